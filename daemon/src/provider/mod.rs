@@ -1,0 +1,111 @@
+//! Providers: the wire formats of model servers, behind common events.
+//!
+//! A provider turns items into the bytes of its wire format, once per segment, and a request into
+//! a stream of [`ModelEvent`]s. What a finish reason means, whether to go on, what to run: that is
+//! the loop's business, never a provider's.
+//!
+//! Receives requests from `session`; hands it a stream of common events.
+
+use std::sync::Arc;
+
+use agentd_protocol::event::TurnErrorCode;
+use agentd_protocol::item::Item;
+use agentd_protocol::session::{ModelOptions, Usage};
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use serde_json::Value;
+
+/// What a provider must know about a tool. (`tools` is not this module's to import.)
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolDefinition {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub input_schema: Value,
+}
+
+/// One request to a model. Cheap to clone: a retry sends it again.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The model's name at the provider.
+    pub model: String,
+    /// Options of the session, over those of the configuration.
+    pub options: ModelOptions,
+    /// The messages, encoded by this provider, comma-joined where the format wants that; few
+    /// large pieces.
+    pub messages: Vec<Bytes>,
+    /// The tools, encoded by this provider; empty where there are none.
+    pub tools: Bytes,
+}
+
+/// News from a model's stream, the same for every wire format.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelEvent {
+    /// More of the answer.
+    Text(String),
+    /// More of the reasoning.
+    Reasoning(String),
+    /// A call is complete.
+    Call(ModelCall),
+    /// What the request used; the last one counts.
+    Usage(Usage),
+    /// The stream came to its proper end. Nothing follows.
+    End {
+        /// The provider's word, for information (and for `length`, which marks a cut answer).
+        finish_reason: Option<String>,
+        /// The provider says that its turn has not ended: go on without new input.
+        continues: bool,
+    },
+}
+
+/// A call as a model's stream gave it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelCall {
+    /// The provider's id; absent or empty where it gave none.
+    pub provider_call_id: Option<String>,
+    /// The tool's name.
+    pub name: String,
+    /// An object; the raw string where the text is no JSON object. Empty text is `{}`.
+    pub arguments: Value,
+}
+
+/// Why a request failed.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct ModelError {
+    /// The kind.
+    pub code: TurnErrorCode,
+    /// What was wrong, with what, and what to do; no secrets.
+    pub message: String,
+    /// Whether the same again may work.
+    pub retryable: bool,
+    /// The HTTP status, if there was one.
+    pub status: Option<u16>,
+    /// The provider's own code.
+    pub provider_code: Option<String>,
+}
+
+/// A stream ends with [`ModelEvent::End`] or with an error, and never silently.
+pub type ModelStream = BoxStream<'static, Result<ModelEvent, ModelError>>;
+
+/// A wire format with an address. Dropping a stream drops its connection.
+pub trait Provider: Send + Sync + 'static {
+    /// The key under which encoded bytes may be used again: wire, quirk profile, model family.
+    fn encoding_key(&self, model: &str) -> String;
+
+    /// The messages of one segment (an assistant item; or results and the inputs after them; or
+    /// the system item), in the form that [`Request::messages`] joins. `model` and what was kept
+    /// under [`Provider::encoding_key`] belong together. Empty where nothing is to be sent.
+    fn encode(&self, model: &str, segment: &[Arc<Item>]) -> Bytes;
+
+    /// What stands between two segments: `,` for JSON arrays.
+    fn separator(&self) -> &'static str;
+
+    /// The tools, in the form of [`Request::tools`]; the same input gives the same bytes.
+    fn encode_tools(&self, tools: &[ToolDefinition]) -> Bytes;
+
+    /// Sends a request. The future that makes the stream does no I/O before it is polled.
+    fn stream(&self, request: Request) -> ModelStream;
+}
