@@ -8,7 +8,8 @@
 //! In reading order: [`id`] and [`time`] name things; [`session`], [`item`], [`submission`],
 //! [`permission`], [`question`], [`daemon`] and [`knowledge`] are the shapes; [`event`] and
 //! [`progress`] are what a watcher sees; [`error`] is what can go wrong; [`method`] is the table;
-//! [`framing`] turns bytes into messages; [`openrpc`] describes it all; [`view`] folds events.
+//! [`socket`] says where to connect; [`framing`] turns bytes into messages; [`openrpc`] describes
+//! it all; [`view`] folds events.
 //!
 //! Optional fields are absent rather than null, parameters are by name and unknown ones are
 //! errors, results may grow: a client ignores fields and event types it does not know.
@@ -26,6 +27,7 @@ pub mod permission;
 pub mod progress;
 pub mod question;
 pub mod session;
+pub mod socket;
 pub mod submission;
 pub mod time;
 pub mod view;
