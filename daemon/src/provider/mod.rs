@@ -7,6 +7,7 @@
 //! Receives requests from `session`; hands it a stream of common events.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use agentd_protocol::event::TurnErrorCode;
 use agentd_protocol::item::Item;
@@ -33,8 +34,8 @@ pub struct Request {
     pub model: String,
     /// Options of the session, over those of the configuration.
     pub options: ModelOptions,
-    /// The messages, encoded by this provider, comma-joined where the format wants that; few
-    /// large pieces.
+    /// The messages, encoded by this provider and joined by its separator; few large pieces, each
+    /// of which ends where a segment ends.
     pub messages: Vec<Bytes>,
     /// The tools, encoded by this provider; empty where there are none.
     pub tools: Bytes,
@@ -85,6 +86,27 @@ pub struct ModelError {
     pub status: Option<u16>,
     /// The provider's own code.
     pub provider_code: Option<String>,
+    /// How long the provider asks to wait before the next attempt.
+    pub retry_after: Option<Duration>,
+}
+
+impl ModelError {
+    /// An error that is final and that no HTTP status goes with.
+    pub fn new(code: TurnErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            retryable: false,
+            status: None,
+            provider_code: None,
+            retry_after: None,
+        }
+    }
+
+    /// The same, but the same request may work another time.
+    pub fn retryable(code: TurnErrorCode, message: impl Into<String>) -> Self {
+        Self { retryable: true, ..Self::new(code, message) }
+    }
 }
 
 /// A stream ends with [`ModelEvent::End`] or with an error, and never silently.
@@ -96,9 +118,11 @@ pub trait Provider: Send + Sync + 'static {
     fn encoding_key(&self, model: &str) -> String;
 
     /// The messages of one segment (an assistant item; or results and the inputs after them; or
-    /// the system item), in the form that [`Request::messages`] joins. `model` and what was kept
-    /// under [`Provider::encoding_key`] belong together. Empty where nothing is to be sent.
-    fn encode(&self, model: &str, segment: &[Arc<Item>]) -> Bytes;
+    /// the system item), in the form that [`Request::messages`] joins. `answers` is the assistant
+    /// item whose calls the segment's results answer. A pure function of its arguments; `model`
+    /// and what was kept under [`Provider::encoding_key`] belong together. Empty where nothing is
+    /// to be sent.
+    fn encode(&self, model: &str, answers: Option<&Item>, segment: &[Arc<Item>]) -> Bytes;
 
     /// What stands between two segments: `,` for JSON arrays.
     fn separator(&self) -> &'static str;
