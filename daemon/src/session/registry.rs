@@ -5,7 +5,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use agentd_protocol::daemon::{DaemonEvent, ModelListResult, ShutdownMode, ToolListResult};
+use agentd_protocol::daemon::{DaemonEvent, ModelListResult, Role, ShutdownMode, ToolListResult};
 use agentd_protocol::id::SessionId;
 use agentd_protocol::permission::{
     PermissionListParams, PermissionListResult, PermissionReplyParams, PermissionReplyResult,
@@ -33,6 +33,20 @@ pub struct Counts {
     pub turns_running: u64,
     /// Bytes of the database and its log.
     pub store_bytes: u64,
+}
+
+/// A subscription that its session knows of.
+#[derive(Debug)]
+pub struct Watch {
+    subscription: Subscription,
+}
+
+impl Watch {
+    /// The next message: a whole JSON-RPC notification `session/event`, without framing. `None`
+    /// when the session was deleted. Cancel-safe.
+    pub async fn next(&mut self) -> Option<bytes::Bytes> {
+        self.subscription.next().await
+    }
 }
 
 impl Registry {
@@ -98,12 +112,14 @@ impl Registry {
         unimplemented!()
     }
 
-    /// Watches a session. `controller` says that the watcher could answer prompts.
+    /// Watches a session. `role` says whether the watcher could answer prompts; it counts as
+    /// watching until the [`Watch`] is dropped.
     pub async fn subscribe(
         &self,
+        _caller: &Caller,
+        _role: Role,
         _params: SubscribeParams,
-        _controller: bool,
-    ) -> Result<Subscription, Error> {
+    ) -> Result<Watch, Error> {
         unimplemented!()
     }
 

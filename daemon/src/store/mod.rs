@@ -102,7 +102,8 @@ pub struct Appended {
 /// An input that waits for its turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueuedInput {
-    /// The turn it will start.
+    /// The turn it will start: the `turn_id` of its last `input.queued` event (a steered input
+    /// that its turn did not take is queued again under a new turn).
     pub turn_id: TurnId,
     /// What was sent.
     pub params: SubmitParams,
@@ -136,6 +137,8 @@ pub struct LoadedSession {
     pub steered: Vec<SubmitParams>,
     /// The turn that was running.
     pub open_turn: Option<OpenTurn>,
+    /// The terminal event of the last turn that ended: what `resume` goes on from.
+    pub last_end: Option<EventBody>,
     /// Files as this session saw them last: path, SHA-256.
     pub files_seen: Vec<(String, String)>,
     /// Our own epoch, if this process holds the lease.

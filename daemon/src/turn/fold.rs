@@ -1,0 +1,257 @@
+//! The fold: a machine is what its turn's events make of it.
+//!
+//! Every event the machine emits goes through [`Machine::apply`], and a restart applies the
+//! recorded ones, so both arrive at the same state. Nothing that decides anything is kept
+//! elsewhere; the text of a running stream is checkpointed beside the events.
+//!
+//! Receives events; hands them on as state.
+
+use agentd_protocol::event::{Event, EventBody, Resolved};
+use agentd_protocol::id::{CallId, ItemId, SubmissionId};
+use agentd_protocol::item::{Call, Item, ItemBody, Origin, Part, ToolStatus, parts_text};
+use agentd_protocol::permission::{Prompt, Resolution, Risk};
+use agentd_protocol::progress::InFlightItem;
+use agentd_protocol::session::Usage;
+use serde_json::Value;
+
+use super::brakes::Stopwatch;
+use super::calls::{Batch, Outcome, Stage, Traits};
+use super::duplicate::Guard;
+use super::effect::{Outbox, Start};
+use super::stream::Stream;
+use super::{Machine, Moment, Phase, text};
+
+/// What a restart finds of a turn.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Found {
+    /// The turn's events, in order.
+    pub events: Vec<Event>,
+    /// Text of the item that streamed, as far as it was checkpointed.
+    pub in_flight: Option<InFlightItem>,
+    /// Inputs that were steered into the turn and that no iteration took.
+    pub steered: Vec<(SubmissionId, Vec<Part>)>,
+}
+
+impl Machine {
+    /// A machine before its first input, [`super::Input::Begin`].
+    pub fn new(start: Start, moment: &Moment) -> Self {
+        Self {
+            settings: start.settings,
+            turn_id: start.turn_id,
+            submission_id: start.submission_id,
+            model: start.model,
+            window: start.window,
+            phase: Phase::Calls,
+            batch: Batch::default(),
+            guard: Guard::default(),
+            limits: start.limits,
+            iterations: 0,
+            usage: Usage::default(),
+            session_usage: start.session_usage,
+            longest_answer: (0, 0.0),
+            last_step: None,
+            announced: None,
+            refused_in_a_row: 0,
+            asked_for_text: false,
+            rechecked: false,
+            next_index: start.next_index,
+            last_user_index: 0,
+            last_assistant_index: 0,
+            steered: Vec::new(),
+            time: Stopwatch::start(moment.boot_ms, 0),
+            outbox: Outbox::default(),
+            awaiting: 0,
+        }
+    }
+
+    /// The machine that the record makes; its first input is [`super::Input::TakeUp`].
+    pub fn restore(start: Start, found: Found, moment: &Moment) -> Self {
+        let mut machine = Self::new(start, moment);
+        let earlier_ms = match (found.events.first(), found.events.last()) {
+            (Some(first), Some(last)) => {
+                u64::try_from(last.time.unix_millis() - first.time.unix_millis()).unwrap_or(0)
+            }
+            _ => 0,
+        };
+        machine.time = Stopwatch::start(moment.boot_ms, earlier_ms);
+        for event in &found.events {
+            machine.apply(&event.body);
+        }
+        if let (Phase::Streaming(stream), Some(in_flight)) = (&mut machine.phase, found.in_flight) {
+            stream.restore(in_flight);
+        }
+        machine.steered = found.steered;
+        machine
+    }
+
+    /// Takes an event of this turn into account.
+    pub(super) fn apply(&mut self, body: &EventBody) {
+        match body {
+            EventBody::TurnStarted { limits, .. } => self.limits = *limits,
+            EventBody::SessionUpdated { session, .. } => {
+                self.limits = self.limits.or(session.limits);
+            }
+            EventBody::IterationStarted { index, .. } => self.fold_iteration(*index),
+            EventBody::ItemStarted { item_id, attempt, .. } => self.fold_booked(item_id, *attempt),
+            EventBody::MessageCompleted { item } => self.fold_item(item),
+            EventBody::MessageReset { .. } => self.fold_reset(),
+            EventBody::RetryScheduled { .. } => self.fold_retry(),
+            EventBody::ToolCalled { call_id, name, arguments, .. } => {
+                self.fold_called(call_id, name, arguments);
+            }
+            EventBody::ToolStarted { call_id, summary, risk, arguments } => {
+                self.fold_started(call_id, summary, *risk, arguments.as_ref());
+            }
+            EventBody::ToolCompleted { call_id, item, status, .. } => {
+                self.fold_completed(call_id, item, *status);
+            }
+            EventBody::PermissionRequested { prompt } => self.fold_prompt(prompt),
+            EventBody::PermissionResolved(resolved) => self.fold_resolved(resolved),
+            EventBody::UsageUpdated { turn, session, .. } => self.fold_usage(turn, session),
+            _ if body.is_terminal() => self.phase = Phase::Ended,
+            // Facts that decide nothing here.
+            _ => {}
+        }
+    }
+
+    fn fold_iteration(&mut self, index: u32) {
+        self.refused_in_a_row =
+            if self.batch.is_all_duplicates() { self.refused_in_a_row + 1 } else { 0 };
+        self.iterations = index;
+        self.last_step = self.announced.take();
+        self.batch = Batch::default();
+    }
+
+    fn fold_booked(&mut self, item_id: &ItemId, attempt: u32) {
+        let index = match &self.phase {
+            Phase::RetryWait(stream) | Phase::Streaming(stream) if stream.item_id == *item_id => {
+                stream.index
+            }
+            _ => {
+                self.next_index += 1;
+                self.next_index - 1
+            }
+        };
+        self.phase = Phase::Streaming(Stream::new(item_id.clone(), index, attempt));
+    }
+
+    fn fold_item(&mut self, item: &Item) {
+        self.next_index = self.next_index.max(item.index + 1);
+        match &item.body {
+            ItemBody::User { content, origin, .. } => {
+                self.last_user_index = item.index;
+                if *origin == Origin::Agentd {
+                    self.fold_note(&parts_text(content));
+                }
+                if let ItemBody::User { submission_id: Some(id), origin: Origin::Steer, .. } =
+                    &item.body
+                {
+                    self.steered.retain(|(steered, _)| steered != id);
+                }
+            }
+            ItemBody::Assistant(answer) => {
+                self.last_assistant_index = item.index;
+                if !matches!(self.phase, Phase::Stopping { .. }) {
+                    self.batch = Batch::of(&answer.calls);
+                    self.phase = Phase::Calls;
+                }
+            }
+            ItemBody::System { .. } | ItemBody::Tool(_) | ItemBody::Marker { .. } => {}
+        }
+    }
+
+    fn fold_note(&mut self, note: &str) {
+        match note {
+            text::NO_TEXT => self.asked_for_text = true,
+            text::RECHECK => self.rechecked = true,
+            _ => self.announced = text::announced_limit(note),
+        }
+    }
+
+    fn fold_reset(&mut self) {
+        if let Phase::Streaming(stream) = &mut self.phase {
+            *stream = Stream::new(stream.item_id.clone(), stream.index, stream.attempt);
+        }
+    }
+
+    fn fold_retry(&mut self) {
+        if let Phase::Streaming(stream) = &self.phase {
+            self.phase = Phase::RetryWait(stream.clone());
+        }
+    }
+
+    fn fold_called(&mut self, call_id: &CallId, name: &str, arguments: &Value) {
+        if let Phase::Streaming(stream) = &mut self.phase
+            && stream.calls.find(call_id).is_none()
+        {
+            stream.calls.push(Call {
+                call_id: call_id.clone(),
+                provider_call_id: None,
+                name: name.to_owned(),
+                arguments: arguments.clone(),
+            });
+        }
+    }
+
+    fn fold_started(
+        &mut self,
+        call_id: &CallId,
+        summary: &str,
+        risk: Risk,
+        arguments: Option<&Value>,
+    ) {
+        if let Some(state) = self.batch.find_mut(call_id) {
+            if let Some(arguments) = arguments {
+                state.call.arguments = arguments.clone();
+            }
+            state.traits.get_or_insert_with(|| known(summary, risk)).risk = risk;
+            state.stage = Stage::Started;
+        }
+    }
+
+    fn fold_completed(&mut self, call_id: &CallId, item: &Item, status: ToolStatus) {
+        self.next_index = self.next_index.max(item.index + 1);
+        if let Some(state) = self.batch.find_mut(call_id) {
+            state.stage = Stage::Recorded(status);
+            let (call, risk) = (state.call.clone(), state.risk());
+            self.guard.note(&call, risk, status);
+        }
+    }
+
+    fn fold_prompt(&mut self, prompt: &Prompt) {
+        if let Some(state) = self.batch.find_mut(&prompt.call_id) {
+            state.traits.get_or_insert_with(|| known(&prompt.summary, prompt.risk));
+            state.stage = Stage::Prompted(prompt.prompt_id.clone());
+        }
+    }
+
+    fn fold_resolved(&mut self, resolved: &Resolved) {
+        let Some(state) = self.batch.by_prompt(&resolved.prompt_id) else { return };
+        state.stage = match resolved.decision {
+            Resolution::Allow => Stage::Granted,
+            Resolution::Deny => not_allowed(&text::denied(resolved.message.as_deref())),
+            Resolution::Expired => not_allowed(text::EXPIRED),
+            Resolution::Cancelled => Stage::Finished(Box::new(Outcome::not_run(
+                ToolStatus::Interrupted,
+                text::INTERRUPTED_BEFORE_START,
+            ))),
+        };
+    }
+
+    fn fold_usage(&mut self, turn: &Usage, session: &Usage) {
+        let tokens = turn.billable_tokens().saturating_sub(self.usage.billable_tokens());
+        let cost = turn.cost_usd.unwrap_or(0.0) - self.usage.cost_usd.unwrap_or(0.0);
+        self.longest_answer = (self.longest_answer.0.max(tokens), self.longest_answer.1.max(cost));
+        self.usage = *turn;
+        self.session_usage = *session;
+    }
+}
+
+/// What the record alone tells of a call.
+fn known(summary: &str, risk: Risk) -> Traits {
+    Traits { summary: summary.to_owned(), risk, parallel: false, polls: false }
+}
+
+fn not_allowed(text: &str) -> Stage {
+    Stage::Finished(Box::new(Outcome::not_run(ToolStatus::Denied, text)))
+}

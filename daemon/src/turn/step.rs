@@ -1,0 +1,150 @@
+//! One step: an input in, records and actions out.
+//!
+//! Receives inputs from `session`; hands each to the function of its name.
+
+use agentd_protocol::event::AbortReason;
+use agentd_protocol::event::{EventBody, Resolved};
+use agentd_protocol::id::{CallId, SubmissionId};
+use agentd_protocol::item::{Part, ToolStatus};
+use agentd_protocol::permission::Resolution;
+
+use super::calls::{Outcome, Stage, Traits};
+use super::effect::{Action, Input, Judgement, Record, Step, StreamInput};
+use super::{Ending, Machine, Moment, Phase, text};
+
+impl Machine {
+    /// Takes an input and says what follows. An input that comes too late (a delta after the
+    /// turn's end, an outcome of a call that is over) changes nothing.
+    pub fn step(&mut self, input: Input, moment: &mut Moment) -> Step {
+        match input {
+            Input::Begin(opening) => self.begin(opening, moment),
+            Input::TakeUp => self.take_up(),
+            Input::Stream(news) => self.stream(news, moment),
+            Input::RetryDue => self.retry_due(),
+            Input::Prepared { call_id, traits } => self.prepared(&call_id, traits),
+            Input::Judged { call_id, judgement } => self.judged(&call_id, judgement),
+            Input::Answered { resolved, interrupt } => self.answered(resolved, interrupt),
+            Input::Finished { call_id, outcome } => self.finished(&call_id, outcome),
+            Input::Steered { submission_id, content } => self.steer(submission_id, content),
+            Input::Limits(limits) => self.limits = limits,
+            Input::CheckpointDue => self.checkpoint_due(),
+            Input::Cancel { reason, by } => self.cut_off(Ending::Aborted { reason, by }),
+            Input::Fail(error) => self.cut_off(Ending::Failed(error)),
+        }
+        self.advance(moment);
+        self.time.waits(self.is_waiting(), moment.boot_ms);
+        let awaiting = if matches!(self.phase, Phase::Ended) { 0 } else { self.awaiting };
+        let mut step = self.outbox.release(awaiting);
+        if !step.records.is_empty() {
+            self.add_checkpoints(&mut step);
+        }
+        step
+    }
+
+    /// Emits an event: the fold sees it, the next commit holds it.
+    pub(super) fn emit(&mut self, body: EventBody) {
+        self.apply(&body);
+        self.outbox.records.push(Record::Event(body));
+        self.outbox.urgent = true;
+    }
+
+    /// Asks for something to be done.
+    pub(super) fn act(&mut self, action: Action) {
+        match action {
+            Action::Prepare { .. } | Action::Judge { .. } => self.awaiting += 1,
+            Action::Progress(_) => {}
+            _ => self.outbox.urgent = true,
+        }
+        self.outbox.actions.push(action);
+    }
+
+    /// Text that streams rides on whatever is committed.
+    fn add_checkpoints(&mut self, step: &mut Step) {
+        if let Phase::Streaming(stream) = &mut self.phase {
+            step.records.extend(stream.checkpoints());
+        }
+    }
+
+    fn checkpoint_due(&mut self) {
+        if let Phase::Streaming(stream) = &mut self.phase {
+            let checkpoints = stream.checkpoints();
+            self.outbox.records.extend(checkpoints);
+        }
+        self.outbox.urgent = !self.outbox.records.is_empty();
+    }
+
+    fn stream(&mut self, news: StreamInput, moment: &mut Moment) {
+        let Phase::Streaming(_) = self.phase else { return };
+        match news {
+            StreamInput::Delta { kind, text } => self.delta(kind, text),
+            StreamInput::Call { provider_call_id, name, arguments } => {
+                self.called(provider_call_id, name, arguments, moment);
+            }
+            StreamInput::Usage(usage) => self.streamed_usage(usage),
+            StreamInput::End { finish_reason, continues } => {
+                self.stream_ended(finish_reason, continues, moment);
+            }
+            StreamInput::Broken { error, retry } => self.stream_broken(error, retry),
+        }
+    }
+
+    fn prepared(&mut self, call_id: &CallId, traits: Result<Traits, String>) {
+        self.awaiting = self.awaiting.saturating_sub(1);
+        let state = match &mut self.phase {
+            Phase::Streaming(stream) => stream.calls.find_mut(call_id),
+            _ => self.batch.find_mut(call_id),
+        };
+        let Some(state) = state.filter(|state| state.stage == Stage::Preparing) else { return };
+        state.stage = match traits {
+            Ok(traits) => {
+                state.traits = Some(traits);
+                Stage::Ready
+            }
+            Err(reason) => {
+                let text = format!("Tool failed: {reason}");
+                Stage::Finished(Box::new(Outcome::not_run(ToolStatus::Invalid, text)))
+            }
+        };
+    }
+
+    fn judged(&mut self, call_id: &CallId, judgement: Judgement) {
+        self.awaiting = self.awaiting.saturating_sub(1);
+        let Phase::Calls = self.phase else { return };
+        let Some(state) = self.batch.find_mut(call_id).filter(|s| s.stage == Stage::Judging) else {
+            return;
+        };
+        match judgement {
+            Judgement::Allow => state.stage = Stage::Granted,
+            Judgement::Ask(prompt) => self.emit(EventBody::PermissionRequested { prompt }),
+            Judgement::Deny(reason) => {
+                let text = text::denied(Some(&reason));
+                state.stage = Stage::Finished(Box::new(Outcome::not_run(ToolStatus::Denied, text)));
+            }
+        }
+    }
+
+    /// Records how a prompt ended; what follows for the call is the fold's business.
+    fn answered(&mut self, resolved: Resolved, interrupt: bool) {
+        let Phase::Calls = self.phase else { return };
+        if self.batch.by_prompt(&resolved.prompt_id).is_none() {
+            return;
+        }
+        let by = resolved.by.clone();
+        let denied = resolved.decision == Resolution::Deny;
+        self.emit(EventBody::PermissionResolved(resolved));
+        if denied && interrupt {
+            self.cut_off(Ending::Aborted { reason: AbortReason::Interrupted, by });
+        }
+    }
+
+    fn finished(&mut self, call_id: &CallId, outcome: Outcome) {
+        let Some(state) = self.batch.find_mut(call_id).filter(|s| s.stage == Stage::Started) else {
+            return;
+        };
+        state.stage = Stage::Finished(Box::new(outcome));
+    }
+
+    fn steer(&mut self, submission_id: SubmissionId, content: Vec<Part>) {
+        self.steered.push((submission_id, content));
+    }
+}

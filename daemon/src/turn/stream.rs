@@ -1,0 +1,148 @@
+//! An answer while it streams: its text so far, its calls, and what is not yet checkpointed.
+//!
+//! Receives deltas from the machine; hands it checkpoints and, at the end, the item.
+
+use agentd_protocol::id::ItemId;
+use agentd_protocol::item::{AssistantItem, AssistantPart, AssistantStatus};
+use agentd_protocol::progress::{DeltaKind, InFlightItem, Progress};
+use agentd_protocol::session::Usage;
+
+use super::calls::Batch;
+use super::effect::Record;
+
+/// One attempt at an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Stream {
+    pub(super) item_id: ItemId,
+    /// The item's place in the session, taken when it was booked.
+    pub(super) index: u64,
+    pub(super) attempt: u32,
+    /// Text and reasoning in the order in which they came.
+    parts: Vec<(DeltaKind, String)>,
+    text: Track,
+    reasoning: Track,
+    pub(super) calls: Batch,
+    pub(super) usage: Usage,
+}
+
+/// How far one kind of text is.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Track {
+    /// Bytes so far.
+    bytes: u64,
+    /// What no checkpoint holds.
+    unsaved: String,
+}
+
+impl Stream {
+    pub(super) fn new(item_id: ItemId, index: u64, attempt: u32) -> Self {
+        Self {
+            item_id,
+            index,
+            attempt,
+            parts: Vec::new(),
+            text: Track::default(),
+            reasoning: Track::default(),
+            calls: Batch::default(),
+            usage: Usage::default(),
+        }
+    }
+
+    /// What a restart finds of it.
+    pub(super) fn restore(&mut self, in_flight: InFlightItem) {
+        if in_flight.item_id != self.item_id || in_flight.attempt != self.attempt {
+            return;
+        }
+        for (kind, text) in
+            [(DeltaKind::Reasoning, in_flight.reasoning), (DeltaKind::Text, in_flight.text)]
+        {
+            if !text.is_empty() {
+                self.track(kind).bytes = text.len() as u64;
+                self.parts.push((kind, text));
+            }
+        }
+    }
+
+    fn track(&mut self, kind: DeltaKind) -> &mut Track {
+        match kind {
+            DeltaKind::Text => &mut self.text,
+            DeltaKind::Reasoning => &mut self.reasoning,
+        }
+    }
+
+    /// More text; the news for watchers.
+    pub(super) fn extend(&mut self, kind: DeltaKind, delta: String) -> Progress {
+        let track = self.track(kind);
+        let offset = track.bytes;
+        track.bytes += delta.len() as u64;
+        track.unsaved.push_str(&delta);
+        match self.parts.last_mut() {
+            Some((last, text)) if *last == kind => text.push_str(&delta),
+            _ => self.parts.push((kind, delta.clone())),
+        }
+        Progress::MessageDelta {
+            item_id: self.item_id.clone(),
+            attempt: self.attempt,
+            kind,
+            offset,
+            delta,
+        }
+    }
+
+    pub(super) fn has_unsaved(&self) -> bool {
+        !self.text.unsaved.is_empty() || !self.reasoning.unsaved.is_empty()
+    }
+
+    /// What no checkpoint holds yet.
+    pub(super) fn checkpoints(&mut self) -> Vec<Record> {
+        let mut records = Vec::new();
+        for kind in [DeltaKind::Reasoning, DeltaKind::Text] {
+            let track = self.track(kind);
+            let text = std::mem::take(&mut track.unsaved);
+            if text.is_empty() {
+                continue;
+            }
+            let offset = track.bytes - text.len() as u64;
+            records.push(Record::Checkpoint {
+                item_id: self.item_id.clone(),
+                attempt: self.attempt,
+                kind,
+                offset,
+                text,
+            });
+        }
+        records
+    }
+
+    /// Whether there is text that is not white space.
+    pub(super) fn has_text(&self) -> bool {
+        self.parts.iter().any(|(kind, text)| *kind == DeltaKind::Text && !text.trim().is_empty())
+    }
+
+    /// The item that the stream came to.
+    pub(super) fn item(
+        &self,
+        model: String,
+        status: AssistantStatus,
+        finish_reason: Option<String>,
+    ) -> AssistantItem {
+        let content = self
+            .parts
+            .iter()
+            .map(|(kind, text)| match kind {
+                DeltaKind::Text => AssistantPart::Text { text: text.clone() },
+                DeltaKind::Reasoning => {
+                    AssistantPart::Reasoning { text: text.clone(), signature: None }
+                }
+            })
+            .collect();
+        AssistantItem {
+            content,
+            calls: self.calls.calls().cloned().collect(),
+            status,
+            model,
+            usage: self.usage,
+            finish_reason,
+        }
+    }
+}

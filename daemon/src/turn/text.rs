@@ -1,0 +1,90 @@
+//! The sentences that agentd itself says to a model.
+//!
+//! They are part of the record and of the prefix that providers cache, so they change rarely.
+//!
+//! Receives nothing; hands texts to the machine.
+
+use agentd_protocol::event::{AbortReason, Limit, LimitScope};
+
+/// The result of a call that had not started when its turn was cut off.
+pub(super) const INTERRUPTED_BEFORE_START: &str = "Tool execution was interrupted before a result \
+     was recorded. This call must be retried if still needed.";
+
+/// The result of a call that had started when its turn was cut off.
+pub(super) const INTERRUPTED_AFTER_START: &str = "Tool execution was interrupted after it had \
+     started. It may have taken effect; its outcome is unknown. Check before you repeat it.";
+
+/// The result of a call in an iteration that was announced as the last.
+pub(super) const LAST_STEP: &str = "Not run: this was the last step.";
+
+/// The result of the last call of an answer that the output limit cut.
+pub(super) const CUT_OFF: &str = "Not run: the answer was cut off by the output limit, so this \
+     call may be incomplete. Send it again, in smaller pieces if it is long.";
+
+/// The result of a call that has succeeded before.
+pub(super) const DUPLICATE: &str = "Not run again: the same call succeeded before in this turn \
+     and nothing has changed since. Use its earlier result.";
+
+/// Asks once more for an answer that had neither text nor call.
+pub(super) const NO_TEXT: &str =
+    "Your last answer was empty. Answer the user, or call a tool if there is work left.";
+
+/// Asks for an answer after a record that did not fit together.
+pub(super) const RECHECK: &str = "Go on and answer the latest input.";
+
+/// The result of a call whose prompt nobody answered in time.
+pub(super) const EXPIRED: &str =
+    "Permission denied: nobody answered the prompt in time. Go on without this call if you can.";
+
+/// What a denied call's result says.
+pub(super) fn denied(message: Option<&str>) -> String {
+    match message {
+        Some(message) => format!("Permission denied: {message}"),
+        None => "Permission denied by the user.".to_owned(),
+    }
+}
+
+const LIMITS: [Limit; 4] = [Limit::Iterations, Limit::Tokens, Limit::Cost, Limit::Duration];
+const SCOPES: [LimitScope; 2] = [LimitScope::Turn, LimitScope::Session];
+
+/// Announces the last step.
+pub(super) fn last_step_notice(limit: Limit, scope: LimitScope) -> String {
+    let what = match limit {
+        Limit::Iterations => "number of steps",
+        Limit::Tokens => "token budget",
+        Limit::Cost => "cost budget",
+        Limit::Duration => "time budget",
+        Limit::NoProgress => "progress",
+    };
+    let whose = match scope {
+        LimitScope::Turn => "this turn",
+        LimitScope::Session => "this session",
+    };
+    format!(
+        "This is the last step: the {what} of {whose} is used up. Do not call tools. Report what \
+         is done and what is left."
+    )
+}
+
+/// The limit that a notice of [`last_step_notice`] announced.
+pub(super) fn announced_limit(notice: &str) -> Option<(Limit, LimitScope)> {
+    LIMITS
+        .into_iter()
+        .flat_map(|limit| SCOPES.map(|scope| (limit, scope)))
+        .find(|(limit, scope)| last_step_notice(*limit, *scope) == notice)
+}
+
+/// Tells a model why there is a new turn without new input.
+pub fn resume_note(ended: Option<AbortReason>) -> String {
+    let why = match ended {
+        Some(AbortReason::Crashed) => "agentd was stopped without warning",
+        Some(AbortReason::Shutdown) => "agentd was stopped",
+        Some(AbortReason::LeaseLost) => "another process took the session over",
+        Some(_) => "it was interrupted",
+        None => "it ended early",
+    };
+    format!(
+        "Go on with the work of the last turn: {why}. Where the outcome of a call is unknown, \
+         check before you repeat it."
+    )
+}
