@@ -1,0 +1,78 @@
+//! Providers that need no table: `demo` always, the well-known ones where their key is set.
+//!
+//! Receives the environment and the files' tables; hands the weakest layer to `load`.
+
+use std::collections::BTreeMap;
+
+use toml::{Table, Value};
+
+use crate::config::layer::Layer;
+use crate::config::place::{Origin, dotted};
+
+/// The built-in provider that needs no server.
+pub(super) const DEMO: &str = "demo";
+
+struct Preset {
+    name: &'static str,
+    wire: &'static str,
+    base_url: &'static str,
+    key_variable: &'static str,
+}
+
+const PRESETS: [Preset; 3] = [
+    Preset {
+        name: "openai",
+        wire: "openai-chat",
+        base_url: "https://api.openai.com/v1",
+        key_variable: "OPENAI_API_KEY",
+    },
+    Preset {
+        name: "anthropic",
+        wire: "anthropic-messages",
+        base_url: "https://api.anthropic.com",
+        key_variable: "ANTHROPIC_API_KEY",
+    },
+    Preset {
+        name: "openrouter",
+        wire: "openai-chat",
+        base_url: "https://openrouter.ai/api/v1",
+        key_variable: "OPENROUTER_API_KEY",
+    },
+];
+
+/// The built-in providers: a well-known one is there where its key is set, or where a layer
+/// speaks of it and so only has to say what is different.
+pub(super) fn providers(environment: &BTreeMap<String, String>, layers: &[Layer]) -> Layer {
+    let mut preset = Layer::default();
+    let mut providers = Table::new();
+    let mut add = |name: &str, table: Table, origin: &Origin| {
+        let key = dotted("providers", name);
+        for field in table.keys() {
+            preset.origins.insert(dotted(&key, field), origin.clone());
+        }
+        preset.origins.insert(key, origin.clone());
+        providers.insert(name.to_owned(), Value::Table(table));
+    };
+    add(DEMO, Table::from_iter([("wire".to_owned(), Value::from("demo"))]), &Origin::BuiltIn);
+    for Preset { name, wire, base_url, key_variable } in PRESETS {
+        let has_key = environment.get(key_variable).is_some_and(|key| !key.trim().is_empty());
+        let is_named =
+            layers.iter().any(|layer| layer.origins.contains_key(&dotted("providers", name)));
+        if !has_key && !is_named {
+            continue;
+        }
+        let mut table = Table::from_iter([
+            ("wire".to_owned(), Value::from(wire)),
+            ("base_url".to_owned(), Value::from(base_url)),
+        ]);
+        if has_key {
+            let source = Table::from_iter([("env".to_owned(), Value::from(key_variable))]);
+            table.insert("api_key".to_owned(), Value::Table(source));
+        }
+        let origin =
+            if has_key { Origin::Variable(key_variable.to_owned()) } else { Origin::BuiltIn };
+        add(name, table, &origin);
+    }
+    preset.table.insert("providers".to_owned(), Value::Table(providers));
+    preset
+}
