@@ -6,6 +6,8 @@
 //!
 //! Receives requests from `session`; hands it a stream of common events.
 
+pub mod demo;
+
 use std::sync::Arc;
 use std::time::Duration;
 
