@@ -4,13 +4,25 @@
 //! An [`ApprovedCall`] can be made only in this module, and `tools` runs nothing else: *judged
 //! before run* is a matter of types.
 //!
+//! Nothing here looks at the world: paths come resolved, and time is not asked for.
+//!
 //! Receives subjects from `session`; hands verdicts and approved calls back to it.
+
+mod command;
+mod policy;
+mod rule;
+mod suggest;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 
 use agentd_protocol::id::CallId;
 use agentd_protocol::permission::{Risk, Suggestion};
 use serde_json::Value;
+
+pub use policy::Policy;
+pub use suggest::may_remember;
 
 /// What a call would do to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +66,8 @@ pub struct Subject {
     pub risk: Risk,
     /// What it would touch.
     pub targets: Vec<Target>,
-    /// The directory that relative patterns of rules start from.
+    /// The directory that relative patterns of rules start from, with links resolved as those of
+    /// the targets are.
     pub cwd: PathBuf,
 }
 

@@ -1,0 +1,107 @@
+//! Which rules match what a call would touch.
+//!
+//! A rule that allows must match for certain; one that restricts matches whenever it may be meant.
+//! A pattern that cannot be read therefore never allows and always restricts.
+//!
+//! Receives rules and targets from `policy`; hands back the actions that are pooled.
+
+use std::path::Path;
+
+use agentd_protocol::permission::{Action, Rule, RuleInForce, RuleOrigin};
+use globset::GlobBuilder;
+
+use super::command::{self, Pattern};
+use super::{Subject, Target};
+
+/// Whether the rule speaks about this target of the call; `None` stands for a call that touches
+/// nothing that can be named.
+pub(super) fn matches(rule: &RuleInForce, subject: &Subject, target: Option<&Target>) -> bool {
+    let Rule { tool, pattern, action } = &rule.rule;
+    if tool != "*" && *tool != subject.tool {
+        return false;
+    }
+    if *action == Action::Allow && rule.origin == RuleOrigin::Project {
+        let named = pattern.is_some();
+        match target {
+            // What no mode of a project allows, its rules cannot allow either.
+            Some(Target::Path { inside: false, .. } | Target::Host(_)) => return false,
+            Some(Target::Command(_)) if !named => return false,
+            _ => {}
+        }
+    }
+    let Some(pattern) = pattern else { return true };
+    match target {
+        None => false,
+        Some(Target::Command(line)) => match action {
+            Action::Allow => allows_command(pattern, line),
+            Action::Ask | Action::Deny => restricts_command(pattern, line),
+        },
+        // The pattern of a tool that runs commands is a command, not a path.
+        Some(Target::Path { .. }) if runs_commands(subject) => false,
+        Some(Target::Path { path, .. }) => {
+            path_matches(pattern, &subject.cwd, path).unwrap_or(*action != Action::Allow)
+        }
+        Some(Target::Host(host)) => host_matches(pattern, host).unwrap_or(*action != Action::Allow),
+    }
+}
+
+/// Whether a restrictive pattern may hide in this command where it cannot be seen: in a line that
+/// is not simple, or behind a program that runs others.
+pub(super) fn may_hide(rule: &RuleInForce, subject: &Subject, target: Option<&Target>) -> bool {
+    let Some(Target::Command(line)) = target else { return false };
+    let restrictive = rule.rule.action != Action::Allow && rule.rule.pattern.is_some();
+    let concerns = rule.rule.tool == "*" || rule.rule.tool == subject.tool;
+    restrictive
+        && concerns
+        && command::words(line)
+            .is_none_or(|words| words.first().is_some_and(|first| command::is_indirect(first)))
+}
+
+/// Whether the pattern stands for one command only.
+pub(super) fn is_exact_command(rule: &Rule) -> bool {
+    rule.pattern.as_deref().is_some_and(|pattern| !pattern.contains('*'))
+}
+
+/// Whether the rule names this path and no other.
+pub(super) fn names(rule: &Rule, path: &Path) -> bool {
+    rule.pattern.as_deref() == Some(globset::escape(&path.to_string_lossy()).as_str())
+}
+
+fn runs_commands(subject: &Subject) -> bool {
+    subject.targets.iter().any(|target| matches!(target, Target::Command(_)))
+}
+
+fn allows_command(pattern: &str, line: &str) -> bool {
+    match (Pattern::strict(pattern), command::words(line)) {
+        (Some(pattern), Some(words)) => pattern.matches(&words),
+        _ => false,
+    }
+}
+
+fn restricts_command(pattern: &str, line: &str) -> bool {
+    let pattern = Pattern::loose(pattern);
+    if command::words(line).is_some_and(|words| pattern.matches(&words)) {
+        return true;
+    }
+    command::fragments(line).iter().any(|(words, indirect)| {
+        let starts = if *indirect { words.len() } else { 1 };
+        (0..starts).any(|start| pattern.matches(&words[start..]))
+    })
+}
+
+/// Relative patterns start at `cwd`; `*` stays within a path component. `None`: not a glob.
+fn path_matches(pattern: &str, cwd: &Path, path: &Path) -> Option<bool> {
+    let absolute = if Path::new(pattern).is_absolute() {
+        pattern.to_owned()
+    } else {
+        let cwd = globset::escape(&cwd.to_string_lossy());
+        format!("{}/{pattern}", cwd.trim_end_matches('/'))
+    };
+    let glob = GlobBuilder::new(&absolute).literal_separator(true).build().ok()?;
+    Some(glob.compile_matcher().is_match(path))
+}
+
+fn host_matches(pattern: &str, host: &str) -> Option<bool> {
+    let glob = GlobBuilder::new(pattern).case_insensitive(true).build().ok()?;
+    Some(glob.compile_matcher().is_match(host))
+}
