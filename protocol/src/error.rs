@@ -58,39 +58,22 @@ pub enum ErrorData {
     },
     /// A fault of the daemon's own.
     Internal,
-    SessionNotFound {
-        session_id: SessionId,
-    },
-    ItemNotFound {
-        item_id: ItemId,
-    },
-    PromptNotFound {
-        prompt_id: PromptId,
-    },
+    /// No session has this id.
+    SessionNotFound { session_id: SessionId },
+    /// The session has no item of this id.
+    ItemNotFound { item_id: ItemId },
+    /// No prompt has this id.
+    PromptNotFound { prompt_id: PromptId },
     /// No remembered rule has this id.
-    RuleNotFound {
-        rule_id: RuleId,
-    },
+    RuleNotFound { rule_id: RuleId },
     /// A turn runs, and the request needs the session idle or asked to be refused.
-    TurnActive {
-        turn_id: TurnId,
-    },
+    TurnActive { turn_id: TurnId },
     /// Another process runs the session.
-    LeaseHeld {
-        owner: String,
-        pid: u32,
-        host: String,
-        expires_in_ms: u64,
-    },
+    LeaseHeld { owner: String, pid: u32, host: String, expires_in_ms: u64 },
     /// No model is configured.
-    NoProvider {
-        known_models: Vec<String>,
-    },
+    NoProvider { known_models: Vec<String> },
     /// The model is not configured.
-    UnknownModel {
-        model: String,
-        known_models: Vec<String>,
-    },
+    UnknownModel { model: String, known_models: Vec<String> },
     /// The prompt was answered before.
     PromptResolved {
         decision: Resolution,
@@ -99,17 +82,11 @@ pub enum ErrorData {
         at: Time,
     },
     /// `since` is past the last event.
-    CursorAhead {
-        head_seq: u64,
-    },
+    CursorAhead { head_seq: u64 },
     /// A bounded queue is full; nothing was accepted.
-    Overloaded {
-        retry_after_ms: u64,
-    },
+    Overloaded { retry_after_ms: u64 },
     /// The submission's id was used with other parameters.
-    SubmissionConflict {
-        submission_id: SubmissionId,
-    },
+    SubmissionConflict { submission_id: SubmissionId },
     /// Another turn runs than the one the client expected.
     TurnMismatch {
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,6 +94,7 @@ pub enum ErrorData {
     },
     /// There is no turn to steer.
     NoActiveTurn,
+    /// The daemon is stopping; nothing new is begun.
     ShuttingDown,
     /// The store failed.
     Store {
@@ -133,10 +111,11 @@ pub enum ErrorData {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         role: Option<Role>,
     },
+    /// No common version; this is the range the daemon speaks.
     UnsupportedProtocol(ProtocolRange),
-    InvalidState {
-        state: SessionState,
-    },
+    /// The session's state does not allow it.
+    InvalidState { state: SessionState },
+    /// The configuration cannot be read; the old one stays in force.
     InvalidConfig {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file: Option<String>,
@@ -146,10 +125,38 @@ pub enum ErrorData {
         key: Option<String>,
     },
     /// This daemon does not have it (yet), or not on this system.
-    Unsupported {
-        capability: String,
-    },
+    Unsupported { capability: String },
 }
+
+/// Every kind with its code.
+pub const KINDS: &[(&str, i32)] = &[
+    ("parse_error", -32700),
+    ("invalid_request", -32600),
+    ("method_not_found", -32601),
+    ("invalid_params", -32602),
+    ("internal", -32603),
+    ("session_not_found", -32001),
+    ("item_not_found", -32001),
+    ("prompt_not_found", -32001),
+    ("rule_not_found", -32001),
+    ("turn_active", -32002),
+    ("lease_held", -32003),
+    ("no_provider", -32004),
+    ("unknown_model", -32004),
+    ("prompt_resolved", -32005),
+    ("cursor_ahead", -32006),
+    ("overloaded", -32007),
+    ("submission_conflict", -32008),
+    ("turn_mismatch", -32008),
+    ("no_active_turn", -32008),
+    ("shutting_down", -32009),
+    ("store", -32010),
+    ("forbidden", -32011),
+    ("unsupported_protocol", -32012),
+    ("invalid_state", -32013),
+    ("invalid_config", -32014),
+    ("unsupported", -32015),
+];
 
 impl ErrorData {
     /// The JSON-RPC code of this kind.

@@ -261,6 +261,7 @@ impl EventBody {
 /// The role of an item that starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "ItemRole")]
 #[allow(missing_docs, reason = "the words say it")]
 pub enum Role {
     System,

@@ -132,3 +132,53 @@ impl fmt::Debug for SubmissionId {
         f.write_str(&self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_their_text() {
+        let id = TurnId::from_unique("01h");
+        assert_eq!(id.as_str(), "turn_01h");
+        assert_eq!(format!("{id} {id:?}"), "turn_01h turn_01h");
+        assert_eq!(serde_json::to_string(&id).unwrap(), "\"turn_01h\"");
+        assert_eq!(serde_json::from_str::<TurnId>("\"turn_01h\"").unwrap(), id);
+        // A client's ids are told apart by what they name, not by their looks.
+        assert_eq!(serde_json::from_str::<TurnId>("\"x\"").unwrap(), TurnId::from("x"));
+        assert!(serde_json::from_str::<TurnId>("7").is_err());
+    }
+
+    #[test]
+    fn prefixes_differ() {
+        let mut prefixes = [
+            SessionId::PREFIX,
+            TurnId::PREFIX,
+            ItemId::PREFIX,
+            CallId::PREFIX,
+            PromptId::PREFIX,
+            RuleId::PREFIX,
+            ProcessId::PREFIX,
+            MemoryId::PREFIX,
+            SkillId::PREFIX,
+            DaemonId::PREFIX,
+        ];
+        prefixes.sort_unstable();
+        assert!(prefixes.windows(2).all(|pair| !pair[1].starts_with(pair[0])), "{prefixes:?}");
+    }
+
+    #[test]
+    fn a_submission_id_has_1_to_128_characters() {
+        for (text, fine) in
+            [("", false), ("a", true), (&"é".repeat(128), true), (&"x".repeat(129), false)]
+        {
+            let json = serde_json::to_string(text).unwrap();
+            let parsed = serde_json::from_str::<SubmissionId>(&json);
+            assert_eq!(parsed.is_ok(), fine, "{text:?}");
+            match parsed {
+                Ok(id) => assert_eq!(id.as_str(), text),
+                Err(error) => assert!(error.to_string().contains("1 to 128"), "{error}"),
+            }
+        }
+    }
+}

@@ -5,8 +5,12 @@
 //!
 //! Receives content from users, models and tools; hands it to events, pages and exports.
 
+use std::fmt;
+
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::id::{CallId, ItemId, SubmissionId, TurnId};
@@ -48,13 +52,42 @@ impl Part {
 }
 
 /// What a client may write where content is expected: a string, or parts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Content {
     /// One text part.
     Text(String),
     /// Parts in order.
     Parts(Vec<Part>),
+}
+
+impl<'de> Deserialize<'de> for Content {
+    /// By hand: derived, the message for a wrong part would not say what is wrong with it.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextOrParts;
+
+        impl<'de> Visitor<'de> for TextOrParts {
+            type Value = Content;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or a list of parts")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Content, E> {
+                Ok(Content::Text(text.to_owned()))
+            }
+
+            fn visit_string<E: de::Error>(self, text: String) -> Result<Content, E> {
+                Ok(Content::Text(text))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, parts: A) -> Result<Content, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(parts)).map(Content::Parts)
+            }
+        }
+
+        deserializer.deserialize_any(TextOrParts)
+    }
 }
 
 impl Content {
@@ -190,6 +223,7 @@ pub struct FullOutput {
 /// What a marker marks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[schemars(rename = "ItemMarker")]
 pub enum Marker {
     /// A summary stands for the items up to and with `until`.
     Compaction {

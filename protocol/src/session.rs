@@ -2,10 +2,13 @@
 //!
 //! Receives requests about sessions; hands out what a session is at a moment.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::event::Event;
@@ -269,21 +272,56 @@ pub struct CreateParams {
 }
 
 /// Which archived sessions a list has: `false` none, `true` only them, `"all"` both.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Archived {
     /// Only them, or none of them.
     Only(bool),
     /// Both kinds.
-    All(All),
+    All,
 }
 
-/// The word `all`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum All {
-    /// Both kinds.
-    All,
+impl Serialize for Archived {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Only(only) => serializer.serialize_bool(*only),
+            Self::All => serializer.serialize_str("all"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Archived {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct BoolOrAll;
+
+        impl Visitor<'_> for BoolOrAll {
+            type Value = Archived;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("true, false or \"all\"")
+            }
+
+            fn visit_bool<E: de::Error>(self, only: bool) -> Result<Archived, E> {
+                Ok(Archived::Only(only))
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<Archived, E> {
+                let wrong = || E::invalid_value(de::Unexpected::Str(word), &self);
+                (word == "all").then_some(Archived::All).ok_or_else(wrong)
+            }
+        }
+
+        deserializer.deserialize_any(BoolOrAll)
+    }
+}
+
+impl JsonSchema for Archived {
+    fn schema_name() -> Cow<'static, str> {
+        "Archived".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "enum": [true, false, "all"] })
+    }
 }
 
 /// Parameters of `session/list`.
@@ -517,4 +555,39 @@ pub struct SubscribeParams {
 pub struct UnsubscribeResult {
     /// Whether there was a subscription.
     pub unsubscribed: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn archived_is_a_flag_or_all() {
+        for (text, archived) in [
+            ("true", Archived::Only(true)),
+            ("false", Archived::Only(false)),
+            ("\"all\"", Archived::All),
+        ] {
+            assert_eq!(serde_json::from_str::<Archived>(text).unwrap(), archived);
+            assert_eq!(serde_json::to_string(&archived).unwrap(), text);
+        }
+        for wrong in ["\"some\"", "1", "null"] {
+            let error = serde_json::from_str::<Archived>(wrong).unwrap_err().to_string();
+            assert!(error.contains("true, false or \"all\""), "{error}");
+        }
+    }
+
+    #[test]
+    fn limits_fill_up_and_usage_adds_up() {
+        let own = Limits { max_iterations: Some(3), ..Limits::default() };
+        let others = Limits { max_iterations: Some(9), max_tokens: Some(5), ..Limits::default() };
+        let both = Limits { max_iterations: Some(3), max_tokens: Some(5), ..Limits::default() };
+        assert_eq!(own.or(others), both);
+
+        let mut usage = Usage { input: 10, cache_read: 4, output: 2, ..Usage::default() };
+        assert_eq!(usage.billable_tokens(), 8);
+        usage.add(&Usage { input: 1, cost_usd: Some(0.5), ..Usage::default() });
+        usage.add(&Usage { cost_usd: Some(0.25), ..Usage::default() });
+        assert_eq!((usage.input, usage.cost_usd), (11, Some(0.75)));
+    }
 }

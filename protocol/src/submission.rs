@@ -206,3 +206,88 @@ pub struct SubmitResult {
     /// The same id was accepted before; nothing changed now.
     pub replayed: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(op: &str) -> String {
+        let params =
+            format!(r#"{{"session_id": "ses_1", "submission": {{"id": "s", "op": {op}}}}}"#);
+        match serde_json::from_str::<SubmitParams>(&params) {
+            Ok(params) => panic!("{op} was taken for {:?}", params.submission.op),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_typing_mistake_is_refused_by_its_name() {
+        for (op, words) in [
+            (r#"{"type": "user_input", "content": "a", "delivry": "auto"}"#, "`delivry`"),
+            (r#"{"type": "user_input", "content": "a", "delivery": "late"}"#, "`late`"),
+            (r#"{"type": "user_input", "contents": "a"}"#, "`contents`"),
+            (r#"{"type": "user_input"}"#, "`content`"),
+            (r#"{"type": "user_input", "content": 5}"#, "a string or a list of parts"),
+            (r#"{"type": "user_input", "content": [{"type": "text", "txt": "a"}]}"#, "`txt`"),
+            (r#"{"type": "user_input", "content": [{"type": "txt", "text": "a"}]}"#, "`txt`"),
+            (r#"{"type": "resume", "turn": 1}"#, "`turn`"),
+            (r#"{"type": "compact", "x": 1}"#, "`x`"),
+            (r#"{"type": "retry_now", "x": 1}"#, "`x`"),
+            (r#"{"type": "interrupt", "drop": true}"#, "`drop`"),
+            (r#"{"type": "dequeue", "submission_id": "s", "x": 1}"#, "`x`"),
+            (r#"{"type": "dequeue", "submission_id": ""}"#, "1 to 128"),
+            (r#"{"type": "configure", "modle": "a/b"}"#, "`modle`"),
+            (r#"{"type": "configure", "limits": {"max_iteration": 1}}"#, "`max_iteration`"),
+            (r#"{"type": "configure", "permission_mode": "yolo"}"#, "`yolo`"),
+            (r#"{"type": "rollback", "turn": 1}"#, "`turn`"),
+            (r#"{"type": "permission_reply", "prompt_id": "p", "decison": "allow"}"#, "`decison`"),
+            (
+                r#"{"type": "permission_reply", "prompt_id": "p", "decision": "allow", "x": 1}"#,
+                "`x`",
+            ),
+            (r#"{"type": "permission_reply", "prompt_id": "p", "decision": "maybe"}"#, "`maybe`"),
+            (r#"{"type": "permission_reply", "decision": "allow"}"#, "`prompt_id`"),
+            (
+                r#"{"type": "permission_reply", "prompt_id": "p", "decision": "allow",
+                    "rule": {"tool": "shell", "pattern": "x", "action": "allow"}}"#,
+                "`pattern`",
+            ),
+            (r#"{"type": "question_reply", "prompt_id": "p", "answr": "x"}"#, "`answr`"),
+            (r#"{"type": "restart"}"#, "`restart`"),
+            (r#"{"delivery": "auto"}"#, "`type`"),
+            (r#""resume""#, "resume"),
+        ] {
+            let message = refusal(op);
+            assert!(message.contains(words), "{op}: {message}");
+        }
+    }
+
+    #[test]
+    fn every_op_says_its_name() {
+        for op in [
+            r#"{"type": "user_input", "content": "a"}"#,
+            r#"{"type": "interrupt"}"#,
+            r#"{"type": "resume"}"#,
+            r#"{"type": "compact"}"#,
+            r#"{"type": "permission_reply", "prompt_id": "p", "decision": "deny"}"#,
+            r#"{"type": "question_reply", "prompt_id": "p", "answer": ""}"#,
+            r#"{"type": "dequeue", "submission_id": "s"}"#,
+            r#"{"type": "retry_now"}"#,
+            r#"{"type": "configure"}"#,
+            r#"{"type": "rollback", "turns": 1}"#,
+        ] {
+            let typed: Op = serde_json::from_str(op).unwrap();
+            assert!(op.contains(&format!("\"{}\"", typed.name())), "{op}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_has_its_default() {
+        let params = r#"{"session_id": "ses_1", "submission": {"id": "s", "op":
+            {"type": "user_input", "content": "a"}}}"#;
+        let params: SubmitParams = serde_json::from_str(params).unwrap();
+        assert_eq!((params.on_disconnect, params.on_prompt), Default::default());
+        let Op::UserInput { delivery, .. } = params.submission.op else { panic!("an input") };
+        assert_eq!(delivery, Delivery::Auto);
+    }
+}

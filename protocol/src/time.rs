@@ -56,3 +56,43 @@ impl JsonSchema for Time {
         json_schema!({ "type": "string", "format": "date-time" })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn written_with_milliseconds_in_utc() {
+        for (millis, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (1_769_847_330_250, "2026-01-31T08:15:30.250Z"),
+            (-1, "1969-12-31T23:59:59.999Z"),
+        ] {
+            let time = Time::from_unix_millis(millis);
+            assert_eq!(serde_json::to_value(time).unwrap(), text);
+            assert_eq!(serde_json::from_value::<Time>(text.into()).unwrap(), time);
+            assert_eq!(time.unix_millis(), millis);
+        }
+    }
+
+    #[test]
+    fn read_in_any_zone_and_precision() {
+        for text in [
+            "2026-01-31T08:15:30.250999Z",
+            "2026-01-31T09:15:30.25+01:00",
+            "2026-01-31 08:15:30.25Z",
+        ] {
+            let time: Time = serde_json::from_value(text.into()).unwrap();
+            assert_eq!(time.to_string(), "2026-01-31T08:15:30.250Z", "{text}");
+        }
+        for text in ["", "yesterday", "2026-01-31", "2026-01-31T08:15:30"] {
+            assert!(serde_json::from_value::<Time>(text.into()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn out_of_range_is_the_nearest() {
+        assert!(Time::from_unix_millis(i64::MAX).to_string().starts_with("9999-"));
+        assert!(Time::from_unix_millis(i64::MIN) < Time::from_unix_millis(0));
+    }
+}
