@@ -135,6 +135,7 @@ pub(super) mod limits {
     #[derive(Serialize, Deserialize, JsonSchema)]
     #[serde(default, deny_unknown_fields)]
     #[expect(clippy::struct_field_names, reason = "the names are those of the keys")]
+    #[schemars(rename = "LimitsConfig")]
     pub(in crate::config) struct Form {
         /// Model requests of a turn.
         max_iterations: Option<u32>,

@@ -41,6 +41,7 @@ pub use error::ConfigError;
 pub use handle::Handle;
 pub use key::{Key, KeyError};
 pub use load::{Loaded, Sources, load};
+pub use place::Origin;
 pub use provider::{
     Auto, EmptyParameters, KeySource, MaxTokensField, ModelConfig, NullContent, ProviderConfig,
     ReasoningEcho, SystemRole, ThinkTags, Wire,

@@ -1,0 +1,5 @@
+//! End to end: the real daemon, a real socket, a real HTTP model server.
+//!
+//! One file a subject, named as at the other layers. What a client saw is a snapshot.
+//!
+//! Receives the harness; hands out transcripts.

@@ -1,0 +1,225 @@
+//! The real daemon as a process, in a world of its own.
+//!
+//! The world is one temporary directory with the socket, the state, the configuration, a home and
+//! a workspace. The environment holds nothing of the test's but `PATH`. It outlives the process,
+//! so that a test can kill the daemon and start the next one over the same state.
+//!
+//! Receives a configuration; hands out a socket that answers, and the process behind it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::net::UnixStream;
+
+use crate::client::{Client, Framing};
+use crate::wait;
+
+/// Lines of the daemon's log that a failed test shows.
+const LOG_TAIL: usize = 60;
+
+/// A daemon and its world.
+#[derive(Debug)]
+pub struct Daemon {
+    world: TempDir,
+    environment: Vec<(String, String)>,
+    child: Option<Child>,
+}
+
+/// A program that was built with this package.
+pub fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its own path");
+    // target/debug/deps/e2e-0123 -> target/debug
+    let built = test.ancestors().nth(2).expect("cargo puts tests two folders deep");
+    let program = built.join(format!("{name}-under-test"));
+    assert!(program.exists(), "{} was not built", program.display());
+    program
+}
+
+impl Daemon {
+    /// Starts a daemon with this configuration and waits until it answers.
+    pub async fn start(config: &str) -> Self {
+        let mut daemon = Self::world(config);
+        daemon.spawn();
+        daemon.ready().await;
+        daemon
+    }
+
+    /// A world without a running daemon.
+    pub fn world(config: &str) -> Self {
+        let world = tempfile::Builder::new()
+            .prefix("agentd-")
+            .tempdir()
+            .expect("the temporary directory can be written");
+        for folder in ["home", "run", "state", "work"] {
+            fs::create_dir(world.path().join(folder)).expect("it was just made");
+        }
+        let daemon = Self { world, environment: Vec::new(), child: None };
+        private(&daemon.path("run"));
+        daemon.configure(config);
+        daemon
+    }
+
+    /// Writes the configuration anew; a running daemon has to be told.
+    pub fn configure(&self, config: &str) {
+        fs::write(self.path("config.toml"), config).expect("the world can be written");
+    }
+
+    /// Sets a variable for daemons that are started from now on.
+    pub fn set_variable(&mut self, name: &str, value: &str) {
+        self.environment.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// A path in the world.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.world.path().join(name)
+    }
+
+    /// Where sessions work.
+    pub fn work_dir(&self) -> PathBuf {
+        self.path("work")
+    }
+
+    /// Writes a file of the workspace.
+    pub fn write_file(&self, name: &str, text: &str) {
+        fs::write(self.work_dir().join(name), text).expect("the workspace can be written");
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> PathBuf {
+        self.path("run/agentd.sock")
+    }
+
+    /// The command that starts this world's daemon, for tests that start it themselves.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(program("agentd"));
+        command
+            .arg("--config")
+            .arg(self.path("config.toml"))
+            .arg("--socket")
+            .arg(self.socket())
+            .arg("--state-dir")
+            .arg(self.path("state"))
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.path("home"))
+            .env("TMPDIR", self.world.path())
+            .env("LANG", "C.UTF-8")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .current_dir(self.world.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            // A signal to the tests' own group is not for the daemon.
+            .process_group(0);
+        command
+    }
+
+    /// Starts a process without waiting for it.
+    pub fn spawn(&mut self) {
+        assert!(self.child.is_none(), "one daemon at a time in this world");
+        let log = OpenOptions::new().append(true).create(true).open(self.log_path());
+        let log: File = log.expect("the world can be written");
+        self.child = Some(self.command().stderr(log).spawn().expect("the daemon can be started"));
+    }
+
+    /// Waits until the socket answers.
+    pub async fn ready(&mut self) {
+        let socket = self.socket();
+        wait::until("the daemon's socket", async || {
+            if let Some(status) = self.try_exit() {
+                panic!("the daemon ended with {status}; its log:\n{}", self.log_tail());
+            }
+            UnixStream::connect(&socket).await.map(drop)
+        })
+        .await;
+    }
+
+    /// A new connection, line framing.
+    pub async fn client(&self) -> Client {
+        Client::connect(&self.socket(), Framing::Lines).await
+    }
+
+    /// The process.
+    pub fn pid(&self) -> Pid {
+        let child = self.child.as_ref().expect("a daemon is running");
+        Pid::from_child(child)
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("the process is ours and was not waited for");
+    }
+
+    /// Kills the process as a crash would.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().expect("a daemon is running");
+        child.kill().expect("the process is ours");
+        child.wait().expect("the process is ours");
+    }
+
+    /// Starts the next daemon over the same state and waits until it answers.
+    pub async fn restart(&mut self) {
+        if self.child.is_some() {
+            self.stop().await;
+        }
+        self.spawn();
+        self.ready().await;
+    }
+
+    /// Stops the process in order and says how it ended.
+    pub async fn stop(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.exit().await
+    }
+
+    /// Waits for the process to end.
+    pub async fn exit(&mut self) -> ExitStatus {
+        let status =
+            wait::until("the daemon to end", async || self.try_exit().ok_or("it runs")).await;
+        self.child = None;
+        status
+    }
+
+    fn try_exit(&mut self) -> Option<ExitStatus> {
+        let child = self.child.as_mut().expect("a daemon was started");
+        child.try_wait().expect("the process is ours")
+    }
+
+    /// What all daemons of this world logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.path("daemon.log")
+    }
+
+    fn log_tail(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(LOG_TAIL)..].join("\n")
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // Both can only fail for a process that is gone.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            let shown = format!("the daemon's log:\n{}\n", self.log_tail());
+            let _ = io::Write::write_all(&mut io::stderr(), shown.as_bytes());
+        }
+    }
+}
+
+fn private(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).expect("it was just made");
+}
