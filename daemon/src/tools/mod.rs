@@ -7,6 +7,19 @@
 //!
 //! Receives approved calls from `session`; hands back outputs, and live output on the way.
 
+mod builtin;
+mod diff;
+pub mod environment;
+mod file;
+mod guarded;
+mod output;
+pub mod path;
+mod process;
+mod registry;
+#[cfg(test)]
+mod tests;
+mod walk;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +35,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::ToolsConfig;
 use crate::permission::{ApprovedCall, Target};
+
+pub use registry::Tools;
 
 /// What a model is told about a tool.
 #[derive(Debug, Clone, PartialEq)]

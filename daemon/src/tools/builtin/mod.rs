@@ -1,0 +1,90 @@
+//! The tools that agentd brings along, one file each.
+//!
+//! Each is a schema, what a call of it would be, and a function that runs one. Those that only
+//! touch files run on a thread of their own, since the file system may block.
+//!
+//! Receives calls through `registry`; hands outputs back.
+
+mod list;
+mod read;
+mod shell;
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use agentd_protocol::permission::Risk;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Run, Tool, ToolOutput, ToolSpec};
+use crate::permission::{ApprovedCall, PathAccess, Target};
+
+/// Characters of a summary.
+const MAX_SUMMARY_CHARS: usize = 200;
+
+/// All of them, in the order in which models see them.
+pub(super) fn all(launcher: PathBuf) -> Vec<Arc<dyn Tool>> {
+    vec![
+        Arc::new(read::Read::new()),
+        Arc::new(write::Write::new()),
+        Arc::new(list::List::new()),
+        Arc::new(shell::Shell::new(launcher)),
+    ]
+}
+
+fn spec(name: &str, description: &str, risk: Risk, input_schema: Value) -> ToolSpec {
+    ToolSpec {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        input_schema,
+        risk,
+        origin: "builtin".to_owned(),
+    }
+}
+
+/// The arguments as the tool's own type; the schema was checked before.
+fn parse<T: DeserializeOwned>(arguments: &Value) -> Result<T, String> {
+    serde_json::from_value(arguments.clone()).map_err(|error| format!("the arguments: {error}"))
+}
+
+/// One line, not too long.
+fn summary(text: &str) -> String {
+    let mut lines = text.trim().lines();
+    let line = lines.next().unwrap_or_default();
+    let cut = lines.next().is_some() || line.chars().count() > MAX_SUMMARY_CHARS;
+    if !cut {
+        return line.to_owned();
+    }
+    line.chars().take(MAX_SUMMARY_CHARS - 1).chain(['…']).collect()
+}
+
+/// The one path that the call may touch: what was judged, not what the arguments lead to by now.
+fn approved_path(call: &ApprovedCall, wanted: PathAccess) -> Result<&Path, String> {
+    call.targets()
+        .iter()
+        .find_map(|target| match target {
+            Target::Path { path, access, .. } if *access == wanted => Some(path.as_path()),
+            _ => None,
+        })
+        .ok_or_else(|| "the call was approved for no path".to_owned())
+}
+
+/// Runs file work where it may block. Work that takes long looks at `run.cancel`.
+fn on_a_thread<'a>(
+    call: &ApprovedCall,
+    run: Run,
+    work: fn(&ApprovedCall, &Run) -> Result<ToolOutput, String>,
+) -> BoxFuture<'a, ToolOutput> {
+    let call = call.clone();
+    async move {
+        match tokio::task::spawn_blocking(move || work(&call, &run)).await {
+            Ok(Ok(output)) => output,
+            Ok(Err(reason)) => ToolOutput::error(reason),
+            Err(_) => ToolOutput::error("the tool broke off; this is a fault of agentd"),
+        }
+    }
+    .boxed()
+}

@@ -1,0 +1,3 @@
+//! Tests of the tools.
+//!
+//! Receives nothing; hands verdicts to the test runner.

@@ -1,0 +1,3 @@
+//! `read`, `write`, `list`.
+//!
+//! Receives nothing; hands verdicts to the test runner.
