@@ -7,6 +7,12 @@
 //! Receives requests from `session`; hands it a stream of common events.
 
 pub mod demo;
+mod failure;
+mod http;
+pub mod openai_chat;
+pub mod retry;
+mod set;
+mod sse;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +23,8 @@ use agentd_protocol::session::{ModelOptions, Usage};
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use serde_json::Value;
+
+pub use set::{ModelFacts, Providers, SelectError, Selected};
 
 /// What a provider must know about a tool. (`tools` is not this module's to import.)
 #[derive(Debug, Clone, PartialEq)]

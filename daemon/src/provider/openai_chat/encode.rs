@@ -1,0 +1,291 @@
+//! Items and tools → the messages and tools of a Chat Completions request.
+//!
+//! Servers of this format agree on less than its name says, so the bytes depend on a [`Profile`] of
+//! what this one wants. What we send is what every server takes: arguments are always a JSON
+//! object, the results of an answer's calls follow it without a gap (images of results come after
+//! them, in a user message, since results are text), no field that is not in the format leaves the
+//! daemon, and a call's id is the provider's own, or ours where it gave none or gave one twice.
+//!
+//! Invariant: a pure function of the items and the profile, whose every difference shows in
+//! [`Profile::key`].
+//!
+//! Receives segments from the conversation; hands back messages joined by commas.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use agentd_protocol::id::CallId;
+use agentd_protocol::item::{AssistantItem, AssistantPart, Call, Item, ItemBody, Part, ToolItem};
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::wire::{
+    ImageUrl, Message, MessageCall, MessageContent, MessageFunction, MessagePart, Tool,
+    ToolFunction,
+};
+use crate::config::{EmptyParameters, NullContent, ProviderConfig, ReasoningEcho, SystemRole};
+use crate::provider::ToolDefinition;
+
+/// What a server wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Profile {
+    reasoning: ReasoningEcho,
+    content: NullContent,
+    parameters: EmptyParameters,
+    system: SystemRole,
+}
+
+impl Profile {
+    pub(super) fn new(config: &ProviderConfig) -> Self {
+        Self {
+            reasoning: config.reasoning_echo,
+            content: config.null_content,
+            parameters: config.empty_parameters,
+            system: config.system_role,
+        }
+    }
+
+    /// The key of encoded bytes.
+    pub(super) fn key(self) -> String {
+        let mut key = String::from("openai-chat");
+        for (differs, mark) in [
+            (self.echoes_reasoning(), "+reasoning"),
+            (self.content == NullContent::Empty, "+empty-content"),
+            (self.system == SystemRole::Developer, "+developer"),
+        ] {
+            key.push_str(if differs { mark } else { "" });
+        }
+        key
+    }
+
+    /// Only where the table says so: other servers refuse the field.
+    fn echoes_reasoning(self) -> bool {
+        self.reasoning == ReasoningEcho::Always
+    }
+
+    /// The messages of a segment.
+    pub(super) fn encode(self, answers: Option<&Item>, segment: &[Arc<Item>]) -> Bytes {
+        let mut messages = Messages::default();
+        let mut images = Vec::new();
+        for item in segment {
+            match &item.body {
+                ItemBody::System { content } => messages.push(&self.system(content)),
+                ItemBody::User { content, .. } => {
+                    messages.push_images(std::mem::take(&mut images));
+                    messages.push(&plain("user", user_content(content)));
+                }
+                ItemBody::Assistant(assistant) => messages.extend(self.assistant(assistant)),
+                ItemBody::Tool(tool) => {
+                    messages.push(&result(answers, tool));
+                    images.extend(tool.content.iter().filter_map(image));
+                }
+                ItemBody::Marker { .. } => {}
+            }
+        }
+        messages.push_images(images);
+        messages.0.into()
+    }
+
+    fn system(self, content: &[Part]) -> Message<'_> {
+        let role = match self.system {
+            SystemRole::System => "system",
+            SystemRole::Developer => "developer",
+        };
+        plain(role, MessageContent::Text(text_of(content)))
+    }
+
+    /// Nothing for an answer without text and calls: servers refuse it.
+    fn assistant(self, assistant: &AssistantItem) -> Option<Message<'_>> {
+        let text = assistant.text();
+        if text.is_empty() && assistant.calls.is_empty() {
+            return None;
+        }
+        let content = (self.content == NullContent::Empty || !text.is_empty())
+            .then_some(MessageContent::Text(Cow::Owned(text)));
+        let calls = assistant.calls.iter().map(|call| MessageCall {
+            id: wire_id(&assistant.calls, call),
+            kind: "function",
+            function: MessageFunction { name: &call.name, arguments: arguments(&call.arguments) },
+        });
+        Some(Message {
+            role: "assistant",
+            content,
+            reasoning_content: self.echoes_reasoning().then(|| reasoning(assistant)).flatten(),
+            tool_calls: calls.collect(),
+            tool_call_id: None,
+        })
+    }
+
+    /// The tools as a JSON array; nothing for none.
+    pub(super) fn encode_tools(self, tools: &[ToolDefinition]) -> Bytes {
+        if tools.is_empty() {
+            return Bytes::new();
+        }
+        let tools: Vec<_> = tools
+            .iter()
+            .map(|tool| Tool {
+                kind: "function",
+                function: ToolFunction {
+                    name: &tool.name,
+                    description: &tool.description,
+                    parameters: self.parameters(&tool.input_schema),
+                },
+            })
+            .collect();
+        json_of(&tools).into()
+    }
+
+    /// Some servers refuse an object schema without properties, some one with none in it.
+    fn parameters(self, schema: &Value) -> Option<Cow<'_, Value>> {
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let has_some = properties.is_some_and(|properties| !properties.is_empty());
+        if self.parameters == EmptyParameters::Omit && !has_some {
+            return None;
+        }
+        if properties.is_some() {
+            return Some(Cow::Borrowed(schema));
+        }
+        let mut schema = schema.clone();
+        match schema.as_object_mut() {
+            Some(object) => {
+                object.insert("properties".to_owned(), json!({}));
+            }
+            None => schema = json!({ "type": "object", "properties": {} }),
+        }
+        Some(Cow::Owned(schema))
+    }
+}
+
+/// Messages, written one after the other with commas between them.
+#[derive(Debug, Default)]
+struct Messages(Vec<u8>);
+
+impl Messages {
+    fn push(&mut self, message: &Message<'_>) {
+        if !self.0.is_empty() {
+            self.0.push(b',');
+        }
+        self.0.extend_from_slice(&json_of(message));
+    }
+
+    fn extend(&mut self, message: Option<Message<'_>>) {
+        if let Some(message) = message {
+            self.push(&message);
+        }
+    }
+
+    /// The images of results, if there are any.
+    fn push_images(&mut self, images: Vec<MessagePart<'_>>) {
+        if images.is_empty() {
+            return;
+        }
+        let text = Cow::Borrowed("The images of the tool results above:");
+        let parts = std::iter::once(MessagePart::Text { text }).chain(images).collect();
+        self.push(&plain("user", MessageContent::Parts(parts)));
+    }
+}
+
+fn json_of(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("strings, lists and maps with string keys become JSON")
+}
+
+fn plain<'a>(role: &'static str, content: MessageContent<'a>) -> Message<'a> {
+    Message {
+        role,
+        content: Some(content),
+        reasoning_content: None,
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+    }
+}
+
+fn result<'a>(answers: Option<&'a Item>, tool: &'a ToolItem) -> Message<'a> {
+    Message {
+        tool_call_id: Some(answered_id(answers, &tool.call_id)),
+        ..plain("tool", MessageContent::Text(text_of(&tool.content)))
+    }
+}
+
+/// The id under which the answered item's call was sent.
+fn answered_id<'a>(answers: Option<&'a Item>, call_id: &'a CallId) -> &'a str {
+    let calls = match answers.map(|item| &item.body) {
+        Some(ItemBody::Assistant(assistant)) => assistant.calls.as_slice(),
+        _ => &[],
+    };
+    calls
+        .iter()
+        .find(|call| call.call_id == *call_id)
+        .map_or(call_id.as_str(), |call| wire_id(calls, call))
+}
+
+/// The provider's id of a call, if it gave one and only once in this answer; else ours.
+fn wire_id<'a>(calls: &'a [Call], call: &'a Call) -> &'a str {
+    let theirs = |call: &'a Call| call.provider_call_id.as_deref().filter(|id| !id.is_empty());
+    match theirs(call) {
+        Some(id) if calls.iter().filter(|other| theirs(other) == Some(id)).count() == 1 => id,
+        _ => call.call_id.as_str(),
+    }
+}
+
+/// JSON in a string, always an object: some servers parse it to fill in a template.
+fn arguments(arguments: &Value) -> String {
+    match arguments {
+        Value::Object(_) => arguments.to_string(),
+        other => json!({ "invalid_arguments": other }).to_string(),
+    }
+}
+
+fn reasoning(assistant: &AssistantItem) -> Option<String> {
+    let text: String = assistant
+        .content
+        .iter()
+        .filter_map(|part| match part {
+            AssistantPart::Reasoning { text, .. } => Some(text.as_str()),
+            AssistantPart::Text { .. } => None,
+        })
+        .collect();
+    (!text.is_empty()).then_some(text)
+}
+
+/// One string where there is text only, as some servers take nothing else.
+fn user_content(content: &[Part]) -> MessageContent<'_> {
+    if !content.iter().any(|part| image(part).is_some()) {
+        return MessageContent::Text(text_of(content));
+    }
+    let part = |part| image(part).unwrap_or_else(|| MessagePart::Text { text: part_text(part) });
+    MessageContent::Parts(content.iter().map(part).collect())
+}
+
+/// The text of parts, each on its own line. Images with bytes are sent otherwise.
+fn text_of(content: &[Part]) -> Cow<'_, str> {
+    let mut texts = content.iter().filter(|part| image(part).is_none()).map(part_text);
+    let first = texts.next().unwrap_or_default();
+    match texts.next() {
+        None => first,
+        Some(second) => {
+            let all: Vec<_> = [first, second].into_iter().chain(texts).collect();
+            Cow::Owned(all.join("\n"))
+        }
+    }
+}
+
+fn part_text(part: &Part) -> Cow<'_, str> {
+    match part {
+        Part::Text { text } => Cow::Borrowed(text),
+        Part::File { path } => Cow::Owned(format!("[file: {path}]")),
+        Part::Image { path, .. } => {
+            Cow::Owned(format!("[image: {}]", path.as_deref().unwrap_or("without data")))
+        }
+    }
+}
+
+/// An image whose bytes are there, as a data URL.
+fn image(part: &Part) -> Option<MessagePart<'static>> {
+    match part {
+        Part::Image { mime_type, data: Some(data), .. } => Some(MessagePart::ImageUrl {
+            image_url: ImageUrl { url: format!("data:{mime_type};base64,{data}") },
+        }),
+        Part::Image { data: None, .. } | Part::Text { .. } | Part::File { .. } => None,
+    }
+}

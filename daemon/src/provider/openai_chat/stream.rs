@@ -1,0 +1,313 @@
+//! Chunks of a Chat Completions stream → our events.
+//!
+//! Invariants: an answer ends with [`ModelEvent::End`] only if its server said that it was over
+//! (`[DONE]`, or a finish reason); the calls come before it, and a call that was cut off never
+//! comes at all.
+//!
+//! Receives events from `sse`; hands model events to the request's stream.
+
+use std::collections::VecDeque;
+
+use agentd_protocol::event::TurnErrorCode;
+use agentd_protocol::session::Usage;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::calls::Calls;
+use super::wire::{Choice, Chunk, ContentPart, Delta, UsageReport, nonempty, number, text};
+use crate::provider::failure::{Complaint, classify, excerpt};
+use crate::provider::sse::{Event, Splitter, TooLong};
+use crate::provider::{ModelError, ModelEvent};
+
+/// How deep content parts may nest: a thinking part holds text parts.
+const MAX_DEPTH: usize = 4;
+
+/// Bytes of an answer → events.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    splitter: Splitter,
+    assembler: Assembler,
+}
+
+impl Decoder {
+    /// A decoder of an answer of `who`.
+    pub(super) fn new(who: &str) -> Self {
+        Self { splitter: Splitter::new(), assembler: Assembler::new(who) }
+    }
+
+    /// Takes the next bytes of a stream.
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), ModelError> {
+        let Self { splitter, assembler } = self;
+        let split = splitter.feed(bytes, &mut |event| assembler.take(event));
+        split.map_err(|fault| self.error(fault))
+    }
+
+    /// The connection was closed. Fails if the answer was not complete.
+    pub(super) fn close(&mut self) -> Result<(), ModelError> {
+        let Self { splitter, assembler } = self;
+        assembler.at_end = true;
+        let split = splitter.finish(&mut |event| assembler.take(event));
+        split.map_err(|fault| self.error(fault))?;
+        if !self.is_done() {
+            self.assembler.finish()?;
+        }
+        Ok(())
+    }
+
+    /// Takes a whole answer: JSON of a server that does not stream.
+    pub(super) fn whole(&mut self, body: &[u8]) -> Result<(), ModelError> {
+        if !body.trim_ascii_start().starts_with(b"{") {
+            // A stream under a wrong name.
+            self.feed(body)?;
+            return self.close();
+        }
+        if !self.assembler.chunk(b"", body)? {
+            return Err(self.assembler.bad("its answer has no `choices`"));
+        }
+        self.assembler.done();
+        Ok(())
+    }
+
+    /// The next event that is ready.
+    pub(super) fn pop(&mut self) -> Option<ModelEvent> {
+        self.assembler.ready.pop_front()
+    }
+
+    /// The answer is over, all its events are ready.
+    pub(super) fn is_done(&self) -> bool {
+        self.assembler.done
+    }
+
+    /// The answer is complete; at most usage and `[DONE]` follow.
+    pub(super) fn is_finished(&self) -> bool {
+        self.assembler.is_finished()
+    }
+
+    /// Makes the usage so far ready: a request that fails is paid for too.
+    pub(super) fn flush_usage(&mut self) {
+        self.assembler.flush_usage();
+    }
+
+    fn error(&self, fault: Fault) -> ModelError {
+        match fault {
+            Fault::Model(error) => error,
+            Fault::Size(too_long) => self.assembler.bad(too_long),
+        }
+    }
+}
+
+/// Puts an answer together.
+#[derive(Debug)]
+struct Assembler {
+    /// The provider in messages.
+    who: String,
+    ready: VecDeque<ModelEvent>,
+    calls: Calls,
+    usage: Option<Usage>,
+    finish_reason: Option<String>,
+    /// The end is among the events.
+    done: bool,
+    /// The connection is closed: what comes now may be a part of an event.
+    at_end: bool,
+}
+
+/// What splitting an answer fails with.
+#[derive(Debug)]
+enum Fault {
+    Size(TooLong),
+    Model(ModelError),
+}
+
+impl From<TooLong> for Fault {
+    fn from(size: TooLong) -> Self {
+        Self::Size(size)
+    }
+}
+
+impl Assembler {
+    fn new(who: &str) -> Self {
+        Self {
+            who: who.to_owned(),
+            ready: VecDeque::new(),
+            calls: Calls::default(),
+            usage: None,
+            finish_reason: None,
+            done: false,
+            at_end: false,
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.done || self.finish_reason.is_some()
+    }
+
+    /// Takes an event of the stream.
+    fn take(&mut self, event: Event<'_>) -> Result<(), Fault> {
+        let data = event.data.trim_ascii();
+        if self.done || data.is_empty() {
+            return Ok(());
+        }
+        if data == b"[DONE]" {
+            self.done();
+            return Ok(());
+        }
+        self.chunk(event.name, data).map(drop).map_err(Fault::Model)
+    }
+
+    /// The stream is over. Fails if the answer was not.
+    fn finish(&mut self) -> Result<(), ModelError> {
+        if !self.is_finished() {
+            let message = format!("{}: the stream ended before the answer did", self.who);
+            return Err(ModelError::retryable(TurnErrorCode::ProviderUnreachable, message));
+        }
+        self.done();
+        Ok(())
+    }
+
+    /// The answer is over: its calls, its usage and its end are ready.
+    fn done(&mut self) {
+        self.done = true;
+        self.ready.extend(self.calls.rest().map(ModelEvent::Call));
+        self.flush_usage();
+        let finish_reason = self.finish_reason.take();
+        self.ready.push_back(ModelEvent::End { finish_reason, continues: false });
+    }
+
+    fn flush_usage(&mut self) {
+        self.ready.extend(self.usage.take().map(ModelEvent::Usage));
+    }
+
+    /// An error in our own words about what the server sent.
+    fn bad(&self, what: impl std::fmt::Display) -> ModelError {
+        ModelError::new(TurnErrorCode::BadResponse, format!("{}: {what}", self.who))
+    }
+
+    /// Takes a chunk and tells whether it had a choice.
+    fn chunk(&mut self, name: &[u8], data: &[u8]) -> Result<bool, ModelError> {
+        // Borrowed but where some of it is no UTF-8.
+        let text = String::from_utf8_lossy(data);
+        let chunk = match serde_json::from_str::<Chunk<'_>>(&text) {
+            Ok(chunk) => chunk,
+            // A part of an event: `finish` tells whether the answer was complete without it.
+            Err(_) if self.at_end => return Ok(false),
+            Err(error) => {
+                let start = excerpt(&text);
+                return Err(self.bad(format_args!("a chunk cannot be read ({error}): {start}")));
+            }
+        };
+        if let Some(complaint) = complaint(name, &chunk, data) {
+            return Err(classify(&self.who, None, &complaint));
+        }
+        if let Some(usage) = chunk.usage.and_then(usage) {
+            self.usage = Some(usage);
+        }
+        let choices = chunk.choices.unwrap_or_default();
+        for choice in &choices {
+            self.choice(choice)?;
+        }
+        Ok(!choices.is_empty())
+    }
+
+    fn choice(&mut self, choice: &Choice<'_>) -> Result<(), ModelError> {
+        // We ask for one; a server may send more all the same.
+        if number(choice.index).is_some_and(|index| index > 0) {
+            return Ok(());
+        }
+        if let Some(delta) = choice.delta.as_ref().or(choice.message.as_ref()) {
+            self.delta(delta)?;
+        }
+        if let Some(reason) = nonempty(choice.finish_reason) {
+            if reason == "error" {
+                let complaint = Complaint::default();
+                return Err(classify(&self.who, None, &complaint));
+            }
+            self.finish_reason = Some(reason.into_owned());
+        }
+        Ok(())
+    }
+
+    fn delta(&mut self, delta: &Delta<'_>) -> Result<(), ModelError> {
+        // Some servers send the same reasoning under both names.
+        if let Some(reasoning) =
+            nonempty(delta.reasoning_content).or_else(|| nonempty(delta.reasoning))
+        {
+            self.reasoning(&reasoning);
+        }
+        if let Some(content) = delta.content {
+            self.content(content, false, 0);
+        }
+        if let Some(refusal) = nonempty(delta.refusal) {
+            self.text(&refusal);
+        }
+        if let Some(calls) = &delta.tool_calls {
+            self.calls.take(calls).map_err(|too_much| self.bad(too_much))?;
+            while let Some(call) = self.calls.next_complete() {
+                self.ready.push_back(ModelEvent::Call(call));
+            }
+        }
+        Ok(())
+    }
+
+    /// Text, or a list of parts that may nest.
+    fn content(&mut self, raw: &RawValue, thinking: bool, depth: usize) {
+        if let Some(text) = text(raw) {
+            return if thinking { self.reasoning(&text) } else { self.text(&text) };
+        }
+        let Ok(parts) = serde_json::from_str::<Vec<ContentPart<'_>>>(raw.get()) else { return };
+        for part in parts.iter().filter(|_| depth < MAX_DEPTH) {
+            let kind = nonempty(part.kind).unwrap_or_default();
+            let (inner, thinking) = match &*kind {
+                "text" | "output_text" => (part.text, thinking),
+                "thinking" | "reasoning" => (part.thinking.or(part.text), true),
+                _ => continue,
+            };
+            if let Some(inner) = inner {
+                self.content(inner, thinking, depth + 1);
+            }
+        }
+    }
+
+    /// Pieces that come together are one event.
+    fn text(&mut self, piece: &str) {
+        match self.ready.back_mut() {
+            _ if piece.is_empty() => {}
+            Some(ModelEvent::Text(text)) => text.push_str(piece),
+            _ => self.ready.push_back(ModelEvent::Text(piece.to_owned())),
+        }
+    }
+
+    fn reasoning(&mut self, piece: &str) {
+        match self.ready.back_mut() {
+            _ if piece.is_empty() => {}
+            Some(ModelEvent::Reasoning(text)) => text.push_str(piece),
+            _ => self.ready.push_back(ModelEvent::Reasoning(piece.to_owned())),
+        }
+    }
+}
+
+/// The error that a chunk is or carries, also beside proper choices.
+fn complaint(name: &[u8], chunk: &Chunk<'_>, data: &[u8]) -> Option<Complaint> {
+    let is_error = chunk.error.is_some_and(|error| !matches!(error.get(), "\"\"" | "{}" | "false"))
+        || chunk.error_type.is_some()
+        || chunk.error_message.is_some()
+        || name == b"error"
+        || nonempty(chunk.object).is_some_and(|object| object == "error");
+    // Only now is it worth the work of a whole tree.
+    let value: Value = is_error.then(|| serde_json::from_slice(data).ok()).flatten()?;
+    Some(Complaint::of_value(&value).unwrap_or_default())
+}
+
+fn usage(raw: &RawValue) -> Option<Usage> {
+    let report: UsageReport = serde_json::from_str(raw.get()).ok()?;
+    let prompt = report.prompt_tokens_details.unwrap_or_default();
+    let completion = report.completion_tokens_details.unwrap_or_default();
+    let cached = prompt.cached_tokens.or(report.prompt_cache_hit_tokens);
+    Some(Usage {
+        input: report.prompt_tokens.unwrap_or_default(),
+        output: report.completion_tokens.unwrap_or_default(),
+        cache_read: cached.unwrap_or_default(),
+        cache_write: prompt.cache_write_tokens.unwrap_or_default(),
+        reasoning: completion.reasoning_tokens.unwrap_or_default(),
+        cost_usd: None,
+    })
+}

@@ -1,0 +1,332 @@
+//! The providers of a configuration, found by a model's name `provider/name`.
+//!
+//! A name is cut at its first slash, since models at some providers have slashes in their names.
+//! A provider serves any model's name: what it has is its own business, and the configuration only
+//! adds facts. `demo/demo` is always there and is never chosen by itself. A table that is wrong or
+//! whose wire format this daemon does not have costs only its own models.
+//!
+//! Receives a checked configuration; hands providers, facts and prices to `session`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use agentd_protocol::daemon::{Model, ModelListResult, Price};
+use agentd_protocol::session::Usage;
+
+use super::Provider;
+use super::demo::Demo;
+use super::http::Transports;
+use super::openai_chat::OpenaiChat;
+use super::retry::RetryPolicy;
+use crate::clock::Clock;
+use crate::config::{Config, ModelConfig, ProviderConfig, Wire};
+
+/// The demo's name, as a provider and as a model.
+const DEMO: &str = "demo";
+/// Tokens of the demo's pretended window.
+const DEMO_WINDOW: u64 = 200_000;
+
+/// Why a model cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SelectError {
+    /// No provider of that name, or no name at all.
+    #[error("no model {model}; models are named provider/name, known are {}", known.join(", "))]
+    UnknownModel {
+        /// What was asked for.
+        model: String,
+        /// What could be asked for.
+        known: Vec<String>,
+    },
+    /// The wire format is one that this daemon does not have.
+    #[error("provider {provider} speaks {wire}, which this daemon does not")]
+    Unsupported {
+        /// The provider's name.
+        provider: String,
+        /// The wire format as the configuration names it.
+        wire: &'static str,
+    },
+    /// Its table is wrong.
+    #[error("provider {provider} cannot be used: {what}")]
+    Misconfigured {
+        /// The provider's name.
+        provider: String,
+        /// The key and what is wrong with it.
+        what: String,
+    },
+}
+
+/// What is known about a model.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ModelFacts {
+    /// Tokens it can read and write in one request.
+    pub context_window: Option<u64>,
+    /// The longest answer, in tokens.
+    pub max_output_tokens: Option<u64>,
+    /// What it costs.
+    pub price: Option<Price>,
+}
+
+impl ModelFacts {
+    /// The usage of one request with its cost, where the price is known.
+    pub fn priced(&self, usage: Usage) -> Usage {
+        let Some(price) = &self.price else { return usage };
+        let plain = usage.input.saturating_sub(usage.cache_read).saturating_sub(usage.cache_write);
+        let per_million = [
+            (plain, price.input),
+            (usage.cache_read, price.cached_input),
+            (usage.cache_write, price.cache_write),
+            (usage.output, price.output),
+        ];
+        #[expect(clippy::cast_precision_loss, reason = "2^53 tokens are beyond any bill")]
+        let cost: f64 = per_million.iter().map(|(tokens, usd)| *tokens as f64 * usd).sum();
+        Usage { cost_usd: Some(cost / 1_000_000.0), ..usage }
+    }
+}
+
+impl From<&ModelConfig> for ModelFacts {
+    fn from(config: &ModelConfig) -> Self {
+        Self {
+            context_window: config.context_window,
+            max_output_tokens: config.max_output_tokens,
+            price: config.price,
+        }
+    }
+}
+
+/// A model that can be used.
+#[derive(Clone)]
+pub struct Selected {
+    /// `provider/name`.
+    pub id: String,
+    /// Its provider.
+    pub provider: Arc<dyn Provider>,
+    /// Its name at the provider.
+    pub name: String,
+    /// What is known about it.
+    pub facts: ModelFacts,
+    /// How requests to it are tried again.
+    pub retry: RetryPolicy,
+}
+
+impl std::fmt::Debug for Selected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Selected")
+            .field("id", &self.id)
+            .field("facts", &self.facts)
+            .field("retry", &self.retry)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The providers of one configuration. A reload makes another.
+pub struct Providers {
+    entries: BTreeMap<String, Entry>,
+    default: Option<String>,
+}
+
+struct Entry {
+    provider: Result<Arc<dyn Provider>, SelectError>,
+    models: BTreeMap<String, ModelFacts>,
+    retry: RetryPolicy,
+}
+
+impl std::fmt::Debug for Providers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Providers").field(&self.known_models()).finish()
+    }
+}
+
+impl Providers {
+    /// Makes the providers. Does no I/O: keys, certificates and connections come with the first
+    /// request.
+    pub fn new(config: &Config, clock: &Clock) -> Self {
+        let mut transports = Transports::default();
+        let mut entries: BTreeMap<String, Entry> = config
+            .providers
+            .iter()
+            .map(|(name, config)| {
+                let provider = provider(name, config, &mut transports, clock);
+                (name.clone(), Entry::new(provider, config))
+            })
+            .collect();
+        let demo = entries.entry(DEMO.to_owned()).or_insert_with(|| {
+            let config = ProviderConfig { wire: Wire::Demo, ..ProviderConfig::default() };
+            Entry::new(Ok(Arc::new(Demo::new(clock.clone()))), &config)
+        });
+        demo.models.entry(DEMO.to_owned()).or_insert(ModelFacts {
+            context_window: Some(DEMO_WINDOW),
+            max_output_tokens: None,
+            price: Some(Price::default()),
+        });
+        Self { entries, default: config.model.clone() }
+    }
+
+    /// The model of new sessions, if one is configured.
+    pub fn default_model(&self) -> Option<&str> {
+        self.default.as_deref()
+    }
+
+    /// The model named `provider/name`.
+    pub fn get(&self, model: &str) -> Result<Selected, SelectError> {
+        let unknown =
+            || SelectError::UnknownModel { model: model.to_owned(), known: self.known_models() };
+        let (provider, name) = model.split_once('/').ok_or_else(unknown)?;
+        let entry = self.entries.get(provider).ok_or_else(unknown)?;
+        if name.trim().is_empty() || (provider == DEMO && !entry.models.contains_key(name)) {
+            return Err(unknown());
+        }
+        Ok(Selected {
+            id: model.to_owned(),
+            provider: entry.provider.clone()?,
+            name: name.to_owned(),
+            facts: entry.models.get(name).copied().unwrap_or_default(),
+            retry: entry.retry,
+        })
+    }
+
+    /// The models that are configured, by name.
+    pub fn list(&self) -> ModelListResult {
+        let models = self.entries.iter().flat_map(|(provider, entry)| {
+            entry.models.iter().map(move |(name, facts)| Model {
+                id: format!("{provider}/{name}"),
+                provider: provider.clone(),
+                name: name.clone(),
+                context_window: facts.context_window,
+                price: facts.price,
+            })
+        });
+        ModelListResult { models: models.collect(), default: self.default.clone() }
+    }
+
+    /// The names of the configured models.
+    pub fn known_models(&self) -> Vec<String> {
+        self.list().models.into_iter().map(|model| model.id).collect()
+    }
+}
+
+impl Entry {
+    fn new(provider: Result<Arc<dyn Provider>, SelectError>, config: &ProviderConfig) -> Self {
+        let facts = |(name, model): (&String, &ModelConfig)| (name.clone(), model.into());
+        Self {
+            provider,
+            models: config.models.iter().map(facts).collect(),
+            retry: RetryPolicy { max_retries: config.max_retries, max_wait: config.max_retry_wait },
+        }
+    }
+}
+
+fn provider(
+    name: &str,
+    config: &ProviderConfig,
+    transports: &mut Transports,
+    clock: &Clock,
+) -> Result<Arc<dyn Provider>, SelectError> {
+    let provider = || name.to_owned();
+    let unsupported = |wire| Err(SelectError::Unsupported { provider: provider(), wire });
+    match config.wire {
+        Wire::OpenaiChat => match OpenaiChat::new(name, config, transports, clock.clone()) {
+            Ok(server) => Ok(Arc::new(server)),
+            Err(what) => Err(SelectError::Misconfigured { provider: provider(), what }),
+        },
+        Wire::OpenaiResponses => unsupported("openai-responses"),
+        Wire::AnthropicMessages => unsupported("anthropic-messages"),
+        Wire::Demo => Ok(Arc::new(Demo::new(clock.clone()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(base_url: &str) -> ProviderConfig {
+        ProviderConfig { base_url: Some(base_url.to_owned()), ..ProviderConfig::default() }
+    }
+
+    fn providers() -> Providers {
+        let mut local = server("http://127.0.0.1:8080/v1");
+        local.max_retries = 2;
+        local.models.insert(
+            "org/qwen".to_owned(),
+            ModelConfig { context_window: Some(32_768), ..ModelConfig::default() },
+        );
+        let mut anthropic = server("http://127.0.0.1");
+        anthropic.wire = Wire::AnthropicMessages;
+        let config = Config {
+            model: Some("local/org/qwen".to_owned()),
+            providers: BTreeMap::from([
+                ("local".to_owned(), local),
+                ("anthropic".to_owned(), anthropic),
+                ("broken".to_owned(), server("nowhere")),
+            ]),
+            ..Config::default()
+        };
+        Providers::new(&config, &Clock::manual())
+    }
+
+    #[test]
+    fn a_name_is_cut_at_its_first_slash() {
+        let selected = providers().get("local/org/qwen").expect("it is configured");
+        assert_eq!((selected.id.as_str(), selected.name.as_str()), ("local/org/qwen", "org/qwen"));
+        assert_eq!(selected.facts.context_window, Some(32_768));
+        assert_eq!(selected.retry.max_retries, 2);
+    }
+
+    #[test]
+    fn a_model_without_a_table_has_no_facts() {
+        let selected = providers().get("local/other").expect("the provider is configured");
+        assert_eq!(selected.facts, ModelFacts::default());
+    }
+
+    #[test]
+    fn the_demo_is_always_there() {
+        let providers = providers();
+        assert!(providers.get("demo/demo").is_ok());
+        assert_eq!(providers.default_model(), Some("local/org/qwen"));
+        let bare = Providers::new(&Config::default(), &Clock::manual());
+        assert!(bare.get("demo/demo").is_ok());
+        assert_eq!(bare.default_model(), None);
+    }
+
+    #[test]
+    fn unknown_models_name_the_known_ones() {
+        let known = vec!["demo/demo".to_owned(), "local/org/qwen".to_owned()];
+        for model in ["", "qwen", "other/qwen", "local/", "demo/other", "/qwen"] {
+            let error = providers().get(model).expect_err("nobody has it");
+            let expected =
+                SelectError::UnknownModel { model: model.to_owned(), known: known.clone() };
+            assert_eq!(error, expected);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_says_why_and_costs_nothing_else() {
+        let error = providers().get("anthropic/claude").expect_err("not in this daemon");
+        assert!(matches!(error, SelectError::Unsupported { wire: "anthropic-messages", .. }));
+        let error = providers().get("broken/x").expect_err("no address");
+        assert!(error.to_string().contains("`base_url`"), "{error}");
+    }
+
+    #[test]
+    fn models_are_listed_with_the_default() {
+        let list = providers().list();
+        let ids: Vec<_> = list.models.iter().map(|model| model.id.as_str()).collect();
+        assert_eq!(ids, ["demo/demo", "local/org/qwen"]);
+        assert_eq!(list.default.as_deref(), Some("local/org/qwen"));
+    }
+
+    #[test]
+    fn usage_is_priced_by_kind_of_token() {
+        let price = Price { input: 2.0, cached_input: 0.5, cache_write: 3.0, output: 10.0 };
+        let facts = ModelFacts { price: Some(price), ..ModelFacts::default() };
+        let usage = Usage {
+            input: 1_000_000,
+            output: 100_000,
+            cache_read: 400_000,
+            cache_write: 100_000,
+            ..Usage::default()
+        };
+        let cost = facts.priced(usage).cost_usd.expect("the price is known");
+        assert!((cost - (1.0 + 0.2 + 0.3 + 1.0)).abs() < 1e-9, "{cost}");
+        assert_eq!(ModelFacts::default().priced(usage), usage);
+    }
+}
