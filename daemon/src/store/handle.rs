@@ -1,0 +1,424 @@
+//! The store's handle: what other modules call. Each call is one operation of the writer or one
+//! read.
+//!
+//! Receives appends from `journal` and reads from `session`; hands them to the writer or a reader.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use agentd_protocol::id::{PromptId, RuleId, SessionId, SubmissionId};
+use agentd_protocol::permission::{Prompt, RuleInForce};
+use agentd_protocol::session::{
+    EventsParams, EventsResult, ItemsParams, ItemsResult, Lease, ListParams, ListResult,
+    SearchParams, SearchResult, Session,
+};
+use agentd_protocol::submission::SubmitResult;
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::append::{self, Prepared};
+use super::connection::Synchronous;
+use super::directory::Directory;
+use super::error::Error;
+use super::events::{self, Numbered, Span};
+use super::lease::{self, Holder, Terms};
+use super::reader::Readers;
+use super::record::{Append, Appended, Created, LoadedSession, NewSession, PromptRecord, Snapshot};
+use super::upkeep::{self, Upkeep};
+use super::writer::{Work, Writer};
+use super::{
+    MAX_PAGE_BYTES, connection, database, items, list, load, page_limit, prompts, purge, rules,
+    search, sessions, submissions,
+};
+use crate::clock::Clock;
+
+/// How a store is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How durable a commit is.
+    pub synchronous: Synchronous,
+    /// Whether other daemons may have the same state directory open.
+    pub shared: bool,
+    /// This process, as the holder of leases.
+    pub holder: Holder,
+    /// How long a lease lives unless it is renewed.
+    pub lease_ttl: Duration,
+    /// What the lock file says about this process, in one line, for those who find it locked.
+    pub announcement: String,
+}
+
+/// The store. Cheap to clone.
+#[derive(Clone)]
+pub struct Store(Arc<Inner>);
+
+struct Inner {
+    writer: Writer,
+    readers: Readers,
+    standing: Arc<Standing>,
+    shared: bool,
+    database: PathBuf,
+    outputs: PathBuf,
+    notices: Vec<String>,
+    /// A connection of its own that notices commits, where the store is shared.
+    sentinel: Option<Arc<Mutex<Connection>>>,
+    /// Held until all is closed: after the writer, which is dropped before.
+    directory: Mutex<Option<Directory>>,
+}
+
+/// This process as a holder of leases. Apart from [`Inner`], so that an operation in the queue
+/// does not keep the store open.
+struct Standing {
+    holder: Holder,
+    lease_ttl: Duration,
+    clock: Clock,
+}
+
+impl Standing {
+    fn terms(&self) -> Terms<'_> {
+        Terms { holder: &self.holder, now_ms: self.clock.boot_ms(), ttl: self.lease_ttl }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("database", &self.0.database).finish_non_exhaustive()
+    }
+}
+
+/// What was committed, for those who must hear before the caller does.
+#[derive(Debug, Clone, Copy)]
+pub struct Committed<'a> {
+    /// The events with their numbers.
+    pub events: &'a [Numbered],
+    /// Who holds the session after it.
+    pub lease: Option<&'a Lease>,
+}
+
+impl Store {
+    /// Opens the state directory `dir`, which is made if it is missing. Blocks.
+    pub fn open(dir: &Path, options: Options, clock: Clock) -> Result<Self, Error> {
+        let mut directory = Directory::take(dir, options.shared)?;
+        let opened = database::open(&directory, options.synchronous)?;
+        directory.settle(options.shared, &options.announcement)?;
+        let (database, outputs) = (directory.database(), directory.outputs());
+        let readers = Readers::open(&database)?;
+        let sentinel = options.shared.then(|| connection::open_to_read(&database)).transpose()?;
+        let sentinel = sentinel.map(|conn| Arc::new(Mutex::new(conn)));
+        let upkeep = Upkeep::new(database.clone(), outputs.clone());
+        let writer = Writer::start(opened.conn, database.clone(), upkeep)
+            .map_err(|cause| Error::failed("start the writer", cause, &database))?;
+        for notice in &opened.notices {
+            tracing::warn!("{notice}");
+        }
+        Ok(Self(Arc::new(Inner {
+            writer,
+            readers,
+            standing: Arc::new(Standing {
+                holder: options.holder,
+                lease_ttl: options.lease_ttl,
+                clock,
+            }),
+            shared: options.shared,
+            database,
+            outputs,
+            notices: opened.notices,
+            sentinel,
+            directory: Mutex::new(Some(directory)),
+        })))
+    }
+
+    /// Ends in order: all that has queued is committed, the log is emptied, and the next start
+    /// need not check the database. Calls after it fail.
+    pub async fn close(&self) -> Result<(), Error> {
+        self.0.writer.close().await;
+        let directory = self.0.directory.lock().unwrap_or_else(PoisonError::into_inner).take();
+        directory.map_or(Ok(()), Directory::close)
+    }
+
+    /// What a person should hear about the opening: a damaged database and where it is now, a
+    /// copy that was made.
+    pub fn notices(&self) -> &[String] {
+        &self.0.notices
+    }
+
+    /// The clock it was opened with.
+    pub fn clock(&self) -> &Clock {
+        &self.0.standing.clock
+    }
+
+    /// Changes whenever anybody, here or elsewhere, commits to a shared store.
+    pub async fn data_version(&self) -> Result<i64, Error> {
+        let Some(sentinel) = self.0.sentinel.clone() else { return Ok(0) };
+        let failed = |cause: String| Error::failed("follow", cause, &self.0.database);
+        tokio::task::spawn_blocking(move || {
+            let conn = sentinel.lock().unwrap_or_else(PoisonError::into_inner);
+            conn.query_row("PRAGMA data_version", [], |row| row.get(0))
+        })
+        .await
+        .map_err(|error| failed(error.to_string()))?
+        .map_err(|error| Error::from(error).during("follow", &self.0.database))
+    }
+
+    /// Where a session's large outputs are kept.
+    pub fn outputs_dir(&self, session_id: &SessionId) -> PathBuf {
+        self.0.outputs.join(session_id.as_str())
+    }
+
+    /// Whether other daemons may write to the same database.
+    pub fn is_shared(&self) -> bool {
+        self.0.shared
+    }
+
+    /// One transaction of one session. Once called it is carried out, also if the future is
+    /// dropped.
+    pub async fn append(&self, append: Append) -> Result<Appended, Error> {
+        self.append_then(append, |_| ()).await
+    }
+
+    /// As [`Store::append`]; `publish` is called after the commit and before this returns, on the
+    /// writer's thread, in the order of the commits.
+    pub async fn append_then(
+        &self,
+        append: Append,
+        publish: impl FnOnce(Committed<'_>) + Send + 'static,
+    ) -> Result<Appended, Error> {
+        let prepared = Arc::new(Prepared::new(append)?);
+        let (writing, publishing) = (Arc::clone(&prepared), Arc::clone(&prepared));
+        let standing = Arc::clone(&self.0.standing);
+        let holder = Arc::clone(&self.0.standing);
+        let epoch = self
+            .write_then(
+                "write to a session",
+                prepared.bytes(),
+                move |conn| append::apply(conn, &writing, standing.terms()),
+                move |epoch: &u64| {
+                    let lease = holder.terms().fresh(*epoch);
+                    publish(Committed {
+                        events: &publishing.events,
+                        lease: Some(&lease).filter(|_| !publishing.release),
+                    });
+                },
+            )
+            .await?;
+        let head = prepared.head();
+        let events = match Arc::try_unwrap(prepared) {
+            Ok(prepared) => prepared.events.into_iter().map(Numbered::into_event).collect(),
+            Err(shared) => shared.events.iter().map(|event| event.event().clone()).collect(),
+        };
+        Ok(Appended { head, epoch, events })
+    }
+
+    /// Gives our lease a new life; [`Error::LeaseLost`] if another process took it.
+    pub async fn renew_lease(&self, session_id: &SessionId, epoch: u64) -> Result<(), Error> {
+        let (standing, session_id) = (Arc::clone(&self.0.standing), session_id.clone());
+        self.write("renew a lease", move |conn| {
+            let (session, _) = sessions::find(conn, &session_id)?;
+            lease::renew(conn, session, standing.terms(), epoch)
+        })
+        .await
+    }
+
+    /// Gives our lease back; nothing happens if it is no longer ours.
+    pub async fn release_lease(&self, session_id: &SessionId, epoch: u64) -> Result<(), Error> {
+        let (standing, session_id) = (Arc::clone(&self.0.standing), session_id.clone());
+        self.write("release a lease", move |conn| {
+            let (session, _) = sessions::find(conn, &session_id)?;
+            lease::release(conn, session, &standing.holder, epoch)
+        })
+        .await
+    }
+
+    /// Makes a session with its event `session.created`, or finds the one that was made under the
+    /// same key with the same parameters.
+    pub async fn create_session(&self, new: NewSession) -> Result<Created, Error> {
+        let standing = Arc::clone(&self.0.standing);
+        self.write("create a session", move |conn| sessions::create(conn, &new, standing.terms()))
+            .await
+    }
+
+    /// Deletes a session with all it has, unless another process runs it. It is gone at once; the
+    /// space is free some time later.
+    pub async fn delete_session(&self, session_id: &SessionId) -> Result<(), Error> {
+        let (standing, id) = (Arc::clone(&self.0.standing), session_id.clone());
+        self.write("delete a session", move |conn| sessions::delete(conn, &id, standing.terms()))
+            .await?;
+        let (outputs, id) = (self.0.outputs.clone(), session_id.clone());
+        tokio::task::spawn_blocking(move || purge::remove_outputs(&outputs, id.as_str()))
+            .await
+            .map_err(|error| Error::failed("delete a session", error, &self.0.outputs))?
+    }
+
+    /// Forgets a remembered rule; whether it was there.
+    pub async fn forget_rule(&self, rule_id: &RuleId) -> Result<bool, Error> {
+        let rule_id = rule_id.clone();
+        self.write("forget a rule", move |conn| rules::forget(conn, &rule_id)).await
+    }
+
+    /// What an actor needs to take a session up.
+    pub async fn load(&self, session_id: &SessionId) -> Result<LoadedSession, Error> {
+        let (standing, session_id) = (Arc::clone(&self.0.standing), session_id.clone());
+        self.read("load a session", move |conn| load::session(conn, &session_id, standing.terms()))
+            .await
+    }
+
+    /// What a watcher's join is seeded with.
+    pub async fn snapshot(&self, session_id: &SessionId) -> Result<Snapshot, Error> {
+        let (standing, session_id) = (Arc::clone(&self.0.standing), session_id.clone());
+        self.read("read a session", move |conn| load::snapshot(conn, &session_id, standing.terms()))
+            .await
+    }
+
+    /// One session, with its queue, prompts and lease.
+    pub async fn session(&self, session_id: &SessionId) -> Result<Session, Error> {
+        let (standing, session_id) = (Arc::clone(&self.0.standing), session_id.clone());
+        self.read("read a session", move |conn| {
+            let (key, _) = sessions::find(conn, &session_id)?;
+            sessions::read(conn, key, standing.terms())
+        })
+        .await
+    }
+
+    /// The number of the session's last event.
+    pub async fn head(&self, session_id: &SessionId) -> Result<u64, Error> {
+        let session_id = session_id.clone();
+        self.read("read a session", move |conn| Ok(sessions::find(conn, &session_id)?.1)).await
+    }
+
+    /// A page of sessions.
+    pub async fn list(&self, params: ListParams) -> Result<ListResult, Error> {
+        let standing = Arc::clone(&self.0.standing);
+        self.read("list sessions", move |conn| list::page(conn, &params, standing.terms())).await
+    }
+
+    /// Sessions whose turn is open, or whose queue could go on: what a start has to look after.
+    pub async fn unfinished_sessions(&self) -> Result<Vec<SessionId>, Error> {
+        self.read("list sessions", list::unfinished).await
+    }
+
+    /// How many sessions are in each state, by its word on the wire.
+    pub async fn counts_by_state(&self) -> Result<BTreeMap<String, u64>, Error> {
+        self.read("count sessions", list::by_state).await
+    }
+
+    /// A page of items.
+    pub async fn items(&self, params: ItemsParams) -> Result<ItemsResult, Error> {
+        self.read("read items", move |conn| items::page(conn, &params)).await
+    }
+
+    /// A page of events.
+    pub async fn events(&self, params: EventsParams) -> Result<EventsResult, Error> {
+        let max_events = page_limit(params.limit)?;
+        self.read("read events", move |conn| {
+            let (session, head) = sessions::find(conn, &params.session_id)?;
+            let span = Span {
+                after: params.after.unwrap_or(0),
+                until: head,
+                turn_id: None,
+                max_events,
+                max_bytes: MAX_PAGE_BYTES,
+            };
+            let events = events::values(conn, session, &params.session_id, span)?;
+            Ok(events::result(events, head))
+        })
+        .await
+    }
+
+    /// A page of events as JSON, each with its number: those after `after` up to `until`, no more
+    /// than `max_events` and no more once `max_bytes` are reached.
+    pub async fn event_lines(
+        &self,
+        session_id: &SessionId,
+        (after, until): (u64, u64),
+        (max_events, max_bytes): (usize, usize),
+    ) -> Result<Vec<(u64, String)>, Error> {
+        let session_id = session_id.clone();
+        self.read("read events", move |conn| {
+            let (session, _) = sessions::find(conn, &session_id)?;
+            let span = Span { after, until, turn_id: None, max_events, max_bytes };
+            events::page(conn, session, &session_id, span)
+        })
+        .await
+    }
+
+    /// What was sent and answered under this id: the digest and the result.
+    pub async fn submission(
+        &self,
+        session_id: &SessionId,
+        submission_id: &SubmissionId,
+    ) -> Result<Option<(String, SubmitResult)>, Error> {
+        let (session_id, submission_id) = (session_id.clone(), submission_id.clone());
+        self.read("read a submission", move |conn| {
+            submissions::find(conn, &session_id, &submission_id)
+        })
+        .await
+    }
+
+    /// Open permission prompts of one session or of all, oldest first.
+    pub async fn open_prompts(&self, session_id: Option<&SessionId>) -> Result<Vec<Prompt>, Error> {
+        let session_id = session_id.cloned();
+        self.read("read prompts", move |conn| {
+            prompts::open_of_kind(conn, session_id.as_ref(), "permission")
+        })
+        .await
+    }
+
+    /// A prompt by its id, open or not.
+    pub async fn prompt(&self, prompt_id: &PromptId) -> Result<Option<PromptRecord>, Error> {
+        let prompt_id = prompt_id.clone();
+        self.read("read a prompt", move |conn| prompts::find(conn, &prompt_id)).await
+    }
+
+    /// The remembered rules in force: everywhere, and for this session where one is named.
+    pub async fn rules(&self, session_id: Option<&SessionId>) -> Result<Vec<RuleInForce>, Error> {
+        let session_id = session_id.cloned();
+        self.read("read rules", move |conn| rules::in_force(conn, session_id.as_ref())).await
+    }
+
+    /// Items and titles with these words.
+    pub async fn search(&self, params: SearchParams) -> Result<SearchResult, Error> {
+        self.read("search", move |conn| search::matches(conn, &params)).await
+    }
+
+    /// Bytes of the database and its log.
+    pub fn bytes(&self) -> u64 {
+        let database = &self.0.database;
+        let size = std::fs::metadata(database).map_or(0, |file| file.len());
+        size + upkeep::wal_bytes(database)
+    }
+
+    async fn read<R: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&Connection) -> Result<R, Error> + Send + 'static,
+    ) -> Result<R, Error> {
+        self.0.readers.read(operation, work).await
+    }
+
+    async fn write<R: Send + 'static>(
+        &self,
+        name: &'static str,
+        apply: impl FnMut(&Connection) -> Result<R, Error> + Send + 'static,
+    ) -> Result<R, Error> {
+        self.write_then(name, 1_000, apply, |_: &R| ()).await
+    }
+
+    async fn write_then<R: Send + 'static>(
+        &self,
+        name: &'static str,
+        bytes: usize,
+        apply: impl FnMut(&Connection) -> Result<R, Error> + Send + 'static,
+        publish: impl FnOnce(&R) + Send + 'static,
+    ) -> Result<R, Error> {
+        let (caller, outcome) = oneshot::channel();
+        let path = self.0.database.clone();
+        let work = Work { name, bytes, path, apply, publish: Some(publish), outcome: None, caller };
+        let closed = || Error::failed(name, "the store is closed", &self.0.database);
+        if !self.0.writer.send(Box::new(work)).await {
+            return Err(closed());
+        }
+        outcome.await.map_err(|_gone| closed())?
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests of the store, on real databases in temporary directories.
+
+pub(crate) mod fixture;
+mod record;
