@@ -1,63 +1,156 @@
 //! The journal: what happened, committed and then told.
 //!
-//! Receives appends from `session`; hands them to `store` and then to `fanout`.
+//! An append is published on the writer's thread, after its commit and before its caller hears of
+//! it, so a client that has an answer has been told all that led to it, and two appends are told
+//! in the order of their commits. Passing news goes to the hub alone.
+//!
+//! Invariants: *durable before visible*; *replay meets live once* (`subscription`).
+//!
+//! Receives appends and progress from `session`; hands them to `store` and to `fanout`.
+
+mod follow;
+mod line;
+mod subscription;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
 
 use agentd_protocol::id::SessionId;
-use agentd_protocol::progress::Progress;
+use agentd_protocol::progress::{DetachReason, Marker, Progress};
 use agentd_protocol::session::Lease;
-use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
-use crate::store::{Append, Appended, Error, Store};
+pub use subscription::Subscription;
+
+use crate::fanout::{Hubs, Seed, Seeding, Watch};
+use crate::store::{Append, Appended, Committed, Error, Store};
 
 /// The journal. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Journal {}
+pub struct Journal(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    shared: Shared,
+    /// Follows what other processes write, where the database is shared.
+    follower: Option<AbortHandle>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(follower) = &self.follower {
+            follower.abort();
+        }
+    }
+}
+
+/// What appends and subscriptions work with.
+#[derive(Debug, Clone)]
+struct Shared {
+    store: Store,
+    hubs: Hubs,
+    /// Somebody began to watch.
+    watched: Arc<Notify>,
+}
+
+impl Shared {
+    /// Makes the hub know the session.
+    async fn seed(&self, watch: &Watch) -> Result<(), Error> {
+        while watch.begin_seeding() {
+            let snapshot = self.store.snapshot(watch.session_id()).await?;
+            let seed = Seed {
+                session: snapshot.session,
+                streaming: snapshot.streaming,
+                running_calls: snapshot.running_calls,
+            };
+            if watch.seed(seed) == Seeding::Done {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Journal {
-    /// A journal over this store.
-    pub fn new(_store: Store) -> Self {
-        unimplemented!()
+    /// A journal over this store. Where the store is shared, this must be called in a runtime.
+    pub fn new(store: Store) -> Self {
+        let shared = Shared { store, hubs: Hubs::default(), watched: Arc::new(Notify::new()) };
+        let follower = shared
+            .store
+            .is_shared()
+            .then(|| tokio::spawn(follow::others(shared.clone())).abort_handle());
+        Self(Arc::new(Inner { shared, follower }))
     }
 
-    /// Commits, publishes to the session's watchers, then returns.
-    pub async fn append(&self, _append: Append) -> Result<Appended, Error> {
-        unimplemented!()
+    /// Commits, publishes to the session's watchers, then returns. Once called it is carried out,
+    /// also if the future is dropped.
+    pub async fn append(&self, append: Append) -> Result<Appended, Error> {
+        let hubs = self.0.shared.hubs.clone();
+        let session_id = append.session_id.clone();
+        let publish = move |committed: Committed<'_>| {
+            for numbered in committed.events {
+                hubs.publish(&session_id, numbered.event(), || line::of_event(numbered));
+            }
+            hubs.held_by(&session_id, committed.lease);
+        };
+        self.0.shared.store.append_then(append, publish).await
     }
 
     /// Tells watchers passing news and adds it to what is in flight. What is in flight is emptied
     /// by the events that make it so: an item that completes or is reset, a tool that completes.
-    pub fn progress(&self, _session_id: &SessionId, _progress: Progress) {
-        unimplemented!()
+    pub fn progress(&self, session_id: &SessionId, progress: Progress) {
+        for piece in line::pieces(session_id, progress) {
+            self.0.shared.hubs.progress(session_id, &piece, || line::of(session_id, &piece));
+        }
     }
 
     /// Tells watchers that another process runs the session now, and forgets what is in flight.
-    pub fn detached(&self, _session_id: &SessionId, _holder: Option<Lease>) {
-        unimplemented!()
+    pub fn detached(&self, session_id: &SessionId, holder: Option<Lease>) {
+        let lease = holder.clone();
+        let marker = Marker::Detached { reason: DetachReason::LeaseLost, holder };
+        let line = line::of(session_id, &marker);
+        self.0.shared.hubs.detach(session_id, lease.as_ref(), line);
     }
 
-    /// Tells watchers that the store cannot be written.
-    pub fn store_failed(&self, _session_id: &SessionId, _cause: &str) {
-        unimplemented!()
+    /// Tells watchers that the store cannot be written, and those who join until it can.
+    pub fn store_failed(&self, session_id: &SessionId, cause: &str) {
+        let marker = Marker::StoreFailed { cause: cause.to_owned() };
+        self.0.shared.hubs.trouble(session_id, line::of(session_id, &marker));
     }
 
     /// Ends every subscription of a session that was deleted.
-    pub fn deleted(&self, _session_id: &SessionId) {
-        unimplemented!()
+    pub fn deleted(&self, session_id: &SessionId) {
+        self.0.shared.hubs.close(session_id);
     }
 
     /// Whether anybody watches the session.
-    pub fn is_watched(&self, _session_id: &SessionId) -> bool {
-        unimplemented!()
+    pub fn is_watched(&self, session_id: &SessionId) -> bool {
+        self.0.shared.hubs.is_watched(session_id)
     }
 
     /// Watches a session. `Err` is [`SubscribeError::CursorAhead`] for a `since` past the head.
     pub async fn subscribe(
         &self,
-        _session_id: &SessionId,
-        _since: Option<u64>,
-        _progress: bool,
+        session_id: &SessionId,
+        since: Option<u64>,
+        progress: bool,
     ) -> Result<Subscription, SubscribeError> {
-        unimplemented!()
+        let shared = self.0.shared.clone();
+        let watch = shared.hubs.watch(session_id);
+        shared.watched.notify_one();
+        shared.seed(&watch).await?;
+        let is_ahead = || since > watch.head();
+        if is_ahead() {
+            // What is committed may not be published yet, or be another process's.
+            follow::session(&shared, session_id, watch.head().unwrap_or(0)).await?;
+        }
+        if is_ahead() {
+            return Err(SubscribeError::CursorAhead { head: watch.head().unwrap_or(0) });
+        }
+        Ok(Subscription::new(shared, watch, since, progress))
     }
 }
 
@@ -73,16 +166,4 @@ pub enum SubscribeError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] Error),
-}
-
-/// One watcher's way through a session: replay, join, live.
-#[derive(Debug)]
-pub struct Subscription {}
-
-impl Subscription {
-    /// The next message: a whole JSON-RPC notification `session/event`, without framing. `None`
-    /// when the session was deleted. Cancel-safe.
-    pub async fn next(&mut self) -> Option<Bytes> {
-        unimplemented!()
-    }
 }
