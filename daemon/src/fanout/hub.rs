@@ -12,11 +12,10 @@ use agentd_protocol::event::Event;
 use agentd_protocol::id::CallId;
 use agentd_protocol::progress::{InFlight, InFlightItem, Progress};
 use agentd_protocol::session::{Lease, Session};
+use agentd_protocol::view::in_flight;
 use agentd_protocol::view::session::apply;
 use bytes::Bytes;
 use tokio::sync::broadcast;
-
-use super::in_flight;
 
 /// Entries of a ring: some seconds of a fast stream. A watcher that is further behind reads the
 /// log.
@@ -180,14 +179,14 @@ impl Hub {
 
     /// Another process runs the session: what was in flight here ends here.
     pub(super) fn detach(&mut self, holder: Option<&Lease>, line: Line) {
-        in_flight::clear(&mut self.in_flight);
+        self.in_flight = InFlight::default();
         self.held_by(holder);
         self.mark(line);
     }
 
     /// The session was deleted.
     pub(super) fn close(&mut self) {
-        in_flight::clear(&mut self.in_flight);
+        self.in_flight = InFlight::default();
         self.closed = true;
         self.ring = None;
     }
@@ -210,7 +209,7 @@ impl Hub {
 
     /// Whether there is nothing to keep it for.
     pub(super) fn is_idle(&self) -> bool {
-        self.watchers == 0 && in_flight::is_empty(&self.in_flight)
+        self.watchers == 0 && self.in_flight == InFlight::default()
     }
 
     pub(super) fn head(&self) -> Option<u64> {
@@ -252,19 +251,15 @@ impl Hub {
             }
             Some(head) if head == read_at => {
                 let item = &mut self.in_flight.item;
-                *item = item.take().or(streaming);
+                *item = item.take().or(streaming.filter(has_text));
             }
             _ => {
                 // These events are committed and about to be published: they count already.
                 self.head = Some(read_at);
                 let ours = self.in_flight.item.take();
-                self.in_flight.item = streaming.map(|kept| match ours {
-                    Some(ours)
-                        if (&ours.item_id, ours.attempt) == (&kept.item_id, kept.attempt) =>
-                    {
-                        ours
-                    }
-                    _ => kept,
+                self.in_flight.item = streaming.and_then(|kept| match ours {
+                    Some(ours) if is_attempt_of(&ours, &kept) => Some(ours),
+                    _ => Some(kept).filter(has_text),
                 });
                 self.in_flight.tools.retain(|tool| running_calls.contains(&tool.call_id));
             }
@@ -289,4 +284,12 @@ impl Hub {
             entries: ring.subscribe(),
         })
     }
+}
+
+fn has_text(item: &InFlightItem) -> bool {
+    !item.text.is_empty() || !item.reasoning.is_empty()
+}
+
+fn is_attempt_of(ours: &InFlightItem, kept: &InFlightItem) -> bool {
+    (&ours.item_id, ours.attempt) == (&kept.item_id, kept.attempt)
 }

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use agentd_protocol::event::{Event, EventBody};
+use agentd_protocol::event::Event;
 use agentd_protocol::id::SessionId;
 use agentd_protocol::progress::Progress;
 use agentd_protocol::session::Lease;
@@ -78,8 +78,7 @@ impl Hubs {
         event: &Event,
         line: impl FnOnce() -> Option<Line>,
     ) {
-        let makes_text = matches!(event.body, EventBody::ItemStarted { .. });
-        self.with(session_id, makes_text, |hub| hub.publish(event, line));
+        self.with(session_id, false, |hub| hub.publish(event, line));
     }
 
     /// Says who holds the session now.

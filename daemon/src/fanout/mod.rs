@@ -13,7 +13,6 @@
 
 mod hub;
 mod hubs;
-mod in_flight;
 
 #[cfg(test)]
 mod tests;

@@ -27,7 +27,7 @@ pub(super) fn page(
     let archived = match params.archived {
         None => Some(false),
         Some(Archived::Only(archived)) => Some(archived),
-        Some(Archived::All(_)) => None,
+        Some(Archived::All) => None,
     };
     let mut statement = conn.prepare_cached(
         "SELECT id, updated_at FROM sessions
