@@ -14,6 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store;
 
+pub use crate::store::Error as StoreError;
+
 /// Who sent something.
 #[derive(Debug, Clone)]
 pub struct Caller {

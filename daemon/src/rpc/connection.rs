@@ -1,0 +1,263 @@
+//! One connection: it reads, hands calls over in the order of arrival, and sees to its own end.
+//!
+//! The reader waits for two things only: for bytes, and for one of the connection's permits for
+//! calls. So a client that sends without reading its answers is not read any further, and one that
+//! waits for a slow call can still ask for other things.
+//!
+//! An end of input is not the end: what was asked is answered first (for at most [`DRAIN`]), then
+//! the subscriptions end, then what is queued is written, then the socket is closed.
+//!
+//! Invariants: nothing is handed over before what came before it; every call and forwarder has
+//! ended when [`serve`] returns.
+//!
+//! Receives a socket from `listener`; hands entries to `dispatch`.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use agentd_protocol::error::{ErrorData, RpcError};
+use agentd_protocol::framing::{Decoder, Frame, Framing};
+use bytes::BytesMut;
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedReadHalf;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::rpc::batch::{Part, gather};
+use crate::rpc::context::Context;
+use crate::rpc::dispatch::{Answer, Begun, Dispatch, failed};
+use crate::rpc::envelope::{self, Entry, Id, Incoming};
+use crate::rpc::outbound::Outbound;
+
+/// Calls that one connection may have running, answers that wait for room included: more would
+/// only wait for the store.
+pub const MAX_CALLS: usize = 256;
+/// How long an end of input waits for answers, and answers for a client that does not read.
+const DRAIN: Duration = Duration::from_secs(30);
+/// How long a stopping daemon waits for a client that does not read.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Bytes asked of the socket at once.
+const READ_BYTES: usize = 16 * 1024;
+
+/// Why a connection is no longer read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The client will send nothing more.
+    Input,
+    /// Nothing can be written any more.
+    Lost,
+    /// The daemon stops.
+    Stopping,
+}
+
+/// Serves a connection to its end.
+pub async fn serve(stream: UnixStream, number: u64, dispatch: Dispatch, stop: CancellationToken) {
+    let (socket, write) = stream.into_split();
+    let framing = Arc::new(OnceLock::new());
+    let finish = CancellationToken::new();
+    let (outbound, writer) = Outbound::new(write, framing.clone(), finish.clone());
+    let mut writer = tokio::spawn(writer);
+    let gone = CancellationToken::new();
+    let _gone = gone.clone().drop_guard();
+    let context = Arc::new(Context::new(number, outbound, gone));
+    let reader = Reader {
+        socket,
+        framing,
+        decoder: Decoder::new(dispatch.max_message_bytes),
+        calls: Arc::new(Semaphore::new(MAX_CALLS)),
+        dispatch,
+        context: context.clone(),
+    };
+    let end = tokio::select! {
+        biased;
+        () = context.outbound.closed() => End::Lost,
+        () = stop.cancelled() => End::Stopping,
+        () = reader.run() => End::Input,
+    };
+    tracing::debug!(connection = number, ?end, "a connection ends");
+    let patience = if end == End::Input { DRAIN } else { LAST_WORDS };
+    close(&context, patience).await;
+    finish.cancel();
+    if timeout(patience, &mut writer).await.is_err() {
+        writer.abort();
+        let _ = writer.await;
+    }
+}
+
+/// Waits for calls, then for forwarders, and ends those that do not end by themselves.
+async fn close(context: &Context, patience: Duration) {
+    context.calls.close();
+    let lost = context.outbound.closed();
+    tokio::select! {
+        ended = timeout(patience, context.calls.wait()) => if ended.is_err() {
+            tracing::warn!(connection = context.connection, "calls were still running at its end");
+        },
+        () = lost => {}
+    }
+    context.abandon.cancel();
+    context.calls.wait().await;
+    context.subscriptions.close();
+    context.forwarders.close();
+    if timeout(patience, context.forwarders.wait()).await.is_err() {
+        context.subscriptions.abandon();
+        context.forwarders.wait().await;
+    }
+}
+
+struct Reader {
+    socket: OwnedReadHalf,
+    framing: Arc<OnceLock<Framing>>,
+    decoder: Decoder,
+    calls: Arc<Semaphore>,
+    dispatch: Dispatch,
+    context: Arc<Context>,
+}
+
+impl Reader {
+    /// Reads to the end of input, or to a fault after which nothing can be read.
+    async fn run(mut self) {
+        let mut buffer = BytesMut::new();
+        loop {
+            buffer.reserve(READ_BYTES);
+            let read = match self.socket.read_buf(&mut buffer).await {
+                Ok(read) => read,
+                Err(error) => {
+                    tracing::debug!(%error, "a connection cannot be read any more");
+                    0
+                }
+            };
+            loop {
+                let frame = match read {
+                    0 => self.decoder.decode_eof(&mut buffer),
+                    _ => self.decoder.decode(&mut buffer),
+                };
+                if let Some(framing) = self.decoder.framing() {
+                    self.framing.get_or_init(|| framing);
+                }
+                match frame {
+                    None => break,
+                    Some(Frame::Fatal(fault)) => {
+                        let error = RpcError::new(
+                            ErrorData::InvalidRequest,
+                            format!("{fault}: the connection is closed"),
+                        );
+                        return self.answer_one(Id::null(), &error).await;
+                    }
+                    Some(frame) => self.frame(frame).await,
+                }
+            }
+            if read == 0 {
+                return;
+            }
+        }
+    }
+
+    async fn frame(&self, frame: Frame) {
+        match frame {
+            Frame::Message(message) => match envelope::parse(&message) {
+                Incoming::Single(entry) => self.single(entry).await,
+                Incoming::Batch(entries) => self.batch(entries).await,
+                Incoming::Broken(error) => self.answer_one(Id::null(), &error).await,
+            },
+            Frame::Oversize { head } => {
+                let error = RpcError::new(
+                    ErrorData::InvalidRequest,
+                    format!(
+                        "the message is larger than {} bytes and was skipped: send less at once, \
+                         or raise `server.max_message_bytes`",
+                        self.dispatch.max_message_bytes
+                    ),
+                );
+                self.answer_one(envelope::peek_id(&head), &error).await;
+            }
+            Frame::Fatal(_) => {}
+        }
+    }
+
+    async fn single(&self, entry: Entry<'_>) {
+        let permit = self.permit().await;
+        match self.dispatch.begin(&self.context, entry) {
+            Begun::Done(None) => {}
+            Begun::Done(Some(answer)) => self.queue(answer, permit),
+            Begun::Pending(call) => self.spawn_answer(call, permit),
+        }
+    }
+
+    async fn batch(&self, entries: Vec<Entry<'_>>) {
+        let mut parts = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let permit = self.permit().await;
+            parts.push(match self.dispatch.begin(&self.context, entry) {
+                Begun::Done(answer) => Part::Ready(answer),
+                Begun::Pending(call) => Part::Running(self.spawn(async move {
+                    let answer = call.await;
+                    drop(permit);
+                    answer
+                })),
+            });
+        }
+        let permit = self.permit().await;
+        self.spawn_answer(gather(parts, self.dispatch.max_message_bytes), permit);
+    }
+
+    async fn answer_one(&self, id: Id, error: &RpcError) {
+        let permit = self.permit().await;
+        self.queue(failed(id, error), permit);
+    }
+
+    /// Queues an answer now, or leaves the waiting to a task.
+    fn queue(&self, answer: Answer, permit: OwnedSemaphorePermit) {
+        let Answer { id, json, lane, queued } = answer;
+        match self.context.outbound.try_send(lane, json) {
+            Ok(()) => queued.tell(),
+            Err(json) => {
+                let answer = Answer { id, json, lane, queued };
+                self.spawn_answer(std::future::ready(Some(answer)), permit);
+            }
+        }
+    }
+
+    async fn permit(&self) -> OwnedSemaphorePermit {
+        self.calls.clone().acquire_owned().await.expect("it is never closed")
+    }
+
+    /// Runs a call, or the waiting of its answer, until the connection has waited long enough.
+    fn spawn(
+        &self,
+        call: impl Future<Output = Option<Answer>> + Send + 'static,
+    ) -> JoinHandle<Option<Answer>> {
+        let abandon = self.context.abandon.clone();
+        self.context
+            .calls
+            .spawn(async move { abandon.run_until_cancelled_owned(call).await.flatten() })
+    }
+
+    /// As [`Self::spawn`], and queues the answer.
+    fn spawn_answer(
+        &self,
+        call: impl Future<Output = Option<Answer>> + Send + 'static,
+        permit: OwnedSemaphorePermit,
+    ) {
+        let outbound = self.context.outbound.clone();
+        self.spawn(async move {
+            if let Some(answer) = call.await {
+                send(&outbound, answer).await;
+            }
+            drop(permit);
+            None
+        });
+    }
+}
+
+async fn send(outbound: &Outbound, answer: Answer) {
+    // A client that is gone misses its answer.
+    if outbound.send(answer.lane, answer.json).await.is_ok() {
+        answer.queued.tell();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,12 @@
+//! `model/list`.
+//!
+//! Receives requests about models; hands them to the registry.
+
+use agentd_protocol::method::ModelList;
+
+use crate::rpc::module::Registration;
+
+pub(super) fn register(registration: &mut Registration) {
+    registration
+        .call::<ModelList, _, _>(|service, _, _| async move { Ok(service.registry.models()) });
+}
