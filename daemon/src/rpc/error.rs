@@ -109,11 +109,12 @@ fn of_store(error: StoreError) -> RpcError {
     match error {
         StoreError::SessionNotFound(session_id) => session_not_found(session_id),
         StoreError::LeaseHeld(lease) => lease_held(lease),
-        StoreError::KeyConflict(submission_id) => RpcError::new(
-            ErrorData::SubmissionConflict { submission_id: submission_id.clone() },
+        // A key has no other place in the table of errors than beside its parameter.
+        StoreError::KeyConflict(key) => invalid(
+            Some("key".to_owned()),
             format!(
-                "the key {submission_id} was used before with other parameters: use a new key for \
-                 something new"
+                "the key {key} was used before with other parameters: use a new key for something \
+                 new"
             ),
         ),
         StoreError::LeaseLost | StoreError::HeadMoved { .. } => RpcError::new(
@@ -121,8 +122,16 @@ fn of_store(error: StoreError) -> RpcError {
             "another process wrote to the session at the same time and nothing was accepted: try \
              again",
         ),
+        StoreError::InvalidParams { field, message } => invalid(Some(field.to_owned()), message),
+        StoreError::Inconsistent(message) => internal(&message),
+        StoreError::InUse { holder, path } => {
+            let cause = format!("in use by another daemon ({holder})");
+            let message = format!("the state directory is {cause}: {path}");
+            let operation = "open the state directory".to_owned();
+            RpcError::new(ErrorData::Store { operation, cause, path: Some(path) }, message)
+        }
         StoreError::Failed { operation, cause, path } => {
-            let message = format!("{operation} failed: {cause} ({path})");
+            let message = format!("the store could not {operation}: {cause} ({path})");
             RpcError::new(ErrorData::Store { operation, cause, path: Some(path) }, message)
         }
     }

@@ -14,7 +14,7 @@ fn every_error_says_what_to_do_and_has_its_code() {
         expires_in_ms: 10,
     };
     let failed = StoreError::Failed {
-        operation: "writing an event".to_owned(),
+        operation: "write to a session".to_owned(),
         cause: "the disk is full".to_owned(),
         path: "/x".to_owned(),
     };
@@ -28,7 +28,7 @@ fn every_error_says_what_to_do_and_has_its_code() {
         (Error::Overloaded { retry_after_ms: 50 }, -32007, "50 ms"),
         (Error::NoActiveTurn, -32008, "auto"),
         (Error::ShuttingDown, -32009, "stopping"),
-        (Error::Store(failed), -32010, "writing an event failed: the disk is full (/x)"),
+        (Error::Store(failed), -32010, "could not write to a session: the disk is full (/x)"),
         (Error::Unsupported { capability: "fork" }, -32015, "fork"),
         (Error::Internal("secret".to_owned()), -32603, "log"),
     ];
