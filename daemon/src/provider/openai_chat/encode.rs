@@ -27,6 +27,9 @@ use super::wire::{
 use crate::config::{EmptyParameters, NullContent, ProviderConfig, ReasoningEcho, SystemRole};
 use crate::provider::ToolDefinition;
 
+/// The longest name of a function.
+const MAX_NAME_BYTES: usize = 64;
+
 /// What a server wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Profile {
@@ -106,7 +109,10 @@ impl Profile {
         let calls = assistant.calls.iter().map(|call| MessageCall {
             id: wire_id(&assistant.calls, call),
             kind: "function",
-            function: MessageFunction { name: &call.name, arguments: arguments(&call.arguments) },
+            function: MessageFunction {
+                name: function_name(&call.name),
+                arguments: arguments(&call.arguments),
+            },
         });
         Some(Message {
             role: "assistant",
@@ -203,8 +209,28 @@ fn plain<'a>(role: &'static str, content: MessageContent<'a>) -> Message<'a> {
 fn result<'a>(answers: Option<&'a Item>, tool: &'a ToolItem) -> Message<'a> {
     Message {
         tool_call_id: Some(answered_id(answers, &tool.call_id)),
-        ..plain("tool", MessageContent::Text(text_of(&tool.content)))
+        ..plain("tool", MessageContent::Text(result_text(&tool.content)))
     }
+}
+
+/// A result always says something: some servers refuse empty ones.
+fn result_text(content: &[Part]) -> Cow<'_, str> {
+    match text_of(content) {
+        text if !text.is_empty() => text,
+        _ if content.iter().any(|part| image(part).is_some()) => "(an image, see below)".into(),
+        _ => "(no output)".into(),
+    }
+}
+
+/// A model may call what cannot be the name of a function; servers refuse a history that says so.
+fn function_name(name: &str) -> Cow<'_, str> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(fits) {
+        return Cow::Borrowed(name);
+    }
+    let bytes = name.bytes().take(MAX_NAME_BYTES).map(|byte| if fits(byte) { byte } else { b'_' });
+    let name: String = bytes.map(char::from).collect();
+    if name.is_empty() { Cow::Borrowed("unknown") } else { Cow::Owned(name) }
 }
 
 /// The id under which the answered item's call was sent.

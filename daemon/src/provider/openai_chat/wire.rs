@@ -174,7 +174,7 @@ pub(super) struct MessageCall<'a> {
 
 #[derive(Debug, Serialize)]
 pub(super) struct MessageFunction<'a> {
-    pub(super) name: &'a str,
+    pub(super) name: Cow<'a, str>,
     /// JSON in a string.
     pub(super) arguments: String,
 }

@@ -5,6 +5,9 @@ use agentd_protocol::session::Usage;
 use super::*;
 
 mod cases;
+mod encoding;
+mod server;
+mod transport;
 
 /// The events of a stream of these bytes that is closed after them, and the error that ended it.
 fn decode<'a>(reads: impl IntoIterator<Item = &'a [u8]>) -> (Vec<ModelEvent>, Option<ModelError>) {
