@@ -184,6 +184,7 @@ impl Relay {
             Phase::Running { .. } if self.end.is_some() && gone => self.report(Cause::Exit),
             Phase::Running { .. } if self.end.is_some() => {
                 self.phase = Phase::Lingering { until: now + LINGER };
+                self.advance(now);
             }
             Phase::Running { until } if now >= until => self.terminate(Cause::Timeout, now),
             Phase::Lingering { until } if gone || self.is_silent() || now >= until => {

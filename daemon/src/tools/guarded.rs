@@ -38,14 +38,14 @@ const READING_ASKS: &[&str] = &[
     "**/.config/containers/auth.json",
     "**/.docker/config.json",
     "**/.cargo/credentials*",
-    "**/.m2/settings{,-security}.xml",
+    "**/.m2/settings*.xml",
     "**/.gradle/gradle.properties",
     "**/.terraform.d/credentials.tfrc.json",
     "**/.{npmrc,pypirc,netrc,pgpass,my.cnf,git-credentials,vault-token,htpasswd,terraformrc}",
     "**/_netrc",
     "**/id_{rsa,dsa,ecdsa,ed25519,ecdsa_sk,ed25519_sk}",
     "**/*.{pem,key,p12,pfx,jks,keystore,kdbx,ppk}",
-    "/etc/{shadow,gshadow}{,-}",
+    "/etc/{shadow,gshadow}*",
 ];
 
 /// Of [`READING_ASKS`], what is there to be read.

@@ -12,6 +12,7 @@ mod diff;
 pub mod environment;
 mod file;
 mod guarded;
+mod matching;
 mod output;
 pub mod path;
 mod process;

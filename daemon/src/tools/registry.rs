@@ -139,18 +139,19 @@ impl Registered {
         mistakes.join("; ")
     }
 
-    /// `The parameters of read are: path (string, required), offset (integer).`
+    /// `The parameters of read are: path (string, required), limit (integer), …`
     fn parameters(&self) -> String {
         let spec = self.tool.spec();
         let required = spec.input_schema["required"].as_array();
-        let parameters: Vec<String> = self
-            .properties()
-            .map(|(name, schema)| {
-                let kind = schema["type"].as_str().unwrap_or("any");
-                let needed = required.is_some_and(|names| names.iter().any(|n| n == name));
-                format!("{name} ({kind}{})", if needed { ", required" } else { "" })
-            })
-            .collect();
+        let is_required =
+            |name: &str| required.is_some_and(|names| names.iter().any(|n| n == name));
+        let mut properties: Vec<(&str, &Value)> = self.properties().collect();
+        properties.sort_by_key(|(name, _)| !is_required(name));
+        let parameters = properties.into_iter().map(|(name, schema)| {
+            let kind = schema["type"].as_str().unwrap_or("any");
+            format!("{name} ({kind}{})", if is_required(name) { ", required" } else { "" })
+        });
+        let parameters: Vec<String> = parameters.collect();
         format!("The parameters of {} are: {}.", spec.name, parameters.join(", "))
     }
 

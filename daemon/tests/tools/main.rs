@@ -5,5 +5,7 @@
 //! Receives nothing; hands verdicts to the test runner.
 
 mod bench;
+mod edits;
 mod files;
+mod searches;
 mod shell;

@@ -13,9 +13,8 @@ use ignore::DirEntry;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{approved_path, on_a_thread, parse, spec};
+use super::{approved_path, found, on_a_thread, parse, spec};
 use crate::permission::{ApprovedCall, PathAccess};
-use crate::tools::output::Output;
 use crate::tools::{Prepared, Run, Tool, ToolContext, ToolOutput, ToolSpec, path, walk};
 
 /// Levels shown unless asked otherwise.
@@ -81,13 +80,19 @@ fn list(call: &ApprovedCall, run: &Run) -> Result<ToolOutput, String> {
     let path = approved_path(call, PathAccess::Read)?;
     let mut builder = walk::below(path)?;
     builder.max_depth(Some(depth.unwrap_or(DEPTH))).sort_by_file_name(Ord::cmp);
+    let stop = walk::Stop::new(&run.cancel);
     let mut tree = format!("{}/\n", path.display());
     let mut notes = Vec::new();
     let mut entries = 0;
     let mut unreadable = 0;
     for entry in builder.build() {
-        if run.cancel.is_cancelled() {
-            return Err("the turn ended first".to_owned());
+        match stop.now() {
+            None => {}
+            Some(walk::Stopped::Cancelled) => return Ok(super::interrupted()),
+            Some(walk::Stopped::Late) => {
+                notes.push(walk::late_note());
+                break;
+            }
         }
         match entry {
             Ok(entry) if entry.depth() == 0 => {}
@@ -108,11 +113,7 @@ fn list(call: &ApprovedCall, run: &Run) -> Result<ToolOutput, String> {
     if unreadable > 0 {
         notes.push(format!("{unreadable} directories could not be read"));
     }
-    tree.extend(notes.iter().map(|note| format!("[{note}]\n")));
-    let shown = Output::of(&run.context.outputs_dir, &tree);
-    let mut output = ToolOutput::ok(shown.text);
-    output.full_output = shown.full;
-    Ok(output)
+    Ok(found(&run.context, tree, &notes))
 }
 
 fn line(entry: &DirEntry) -> String {

@@ -5,6 +5,9 @@
 //!
 //! Receives calls through `registry`; hands outputs back.
 
+mod edit;
+mod glob;
+mod grep;
 mod list;
 mod read;
 mod shell;
@@ -13,13 +16,15 @@ mod write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use agentd_protocol::item::ToolStatus;
 use agentd_protocol::permission::Risk;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Run, Tool, ToolOutput, ToolSpec};
+use super::output::Output;
+use super::{Run, Tool, ToolContext, ToolOutput, ToolSpec};
 use crate::permission::{ApprovedCall, PathAccess, Target};
 
 /// Characters of a summary.
@@ -30,7 +35,10 @@ pub(super) fn all(launcher: PathBuf) -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(read::Read::new()),
         Arc::new(write::Write::new()),
+        Arc::new(edit::Edit::new()),
         Arc::new(list::List::new()),
+        Arc::new(glob::Glob::new()),
+        Arc::new(grep::Grep::new()),
         Arc::new(shell::Shell::new(launcher)),
     ]
 }
@@ -70,6 +78,25 @@ fn approved_path(call: &ApprovedCall, wanted: PathAccess) -> Result<&Path, Strin
             _ => None,
         })
         .ok_or_else(|| "the call was approved for no path".to_owned())
+}
+
+/// What a search found, in lines, with what is to be said about it.
+fn found(context: &ToolContext, mut text: String, notes: &[String]) -> ToolOutput {
+    for note in notes {
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.extend(["[", note, "]\n"]);
+    }
+    let shown = Output::of(&context.outputs_dir, &text);
+    let mut output = ToolOutput::ok(shown.text);
+    output.full_output = shown.full;
+    output
+}
+
+/// What is said when the turn ended before the work was done.
+fn interrupted() -> ToolOutput {
+    ToolOutput::of(ToolStatus::Interrupted, "interrupted")
 }
 
 /// Runs file work where it may block. Work that takes long looks at `run.cancel`.

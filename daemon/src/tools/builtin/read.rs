@@ -124,7 +124,7 @@ fn read(call: &ApprovedCall, run: &Run) -> Result<ToolOutput, String> {
         reader.consume(read);
     }
     if run.cancel.is_cancelled() {
-        return Err("the turn ended first".to_owned());
+        return Ok(super::interrupted());
     }
     let text = if binary {
         format!("[a binary file of {bytes} bytes; it is not shown]")
