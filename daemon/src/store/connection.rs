@@ -28,6 +28,8 @@ pub(super) enum Patience {
     Long,
     /// About 50 ms: work that can be done later.
     Short,
+    /// Not at all: the caller tries again itself.
+    None,
 }
 
 const BUSY_STEP: Duration = Duration::from_micros(500);
@@ -39,10 +41,11 @@ const STATEMENTS: usize = 160;
 const WAL_LIMIT_BYTES: u32 = 16 << 20;
 
 pub(super) fn set_patience(conn: &Connection, patience: Patience) -> rusqlite::Result<()> {
-    conn.busy_handler(Some(match patience {
-        Patience::Long => |steps| wait(steps < LONG_STEPS),
-        Patience::Short => |steps| wait(steps < SHORT_STEPS),
-    }))
+    conn.busy_handler(match patience {
+        Patience::Long => Some(|steps| wait(steps < LONG_STEPS)),
+        Patience::Short => Some(|steps| wait(steps < SHORT_STEPS)),
+        Patience::None => None,
+    })
 }
 
 fn wait(again: bool) -> bool {

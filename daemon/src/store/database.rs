@@ -8,7 +8,7 @@ use std::path::Path;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
-use super::connection::{self, Synchronous};
+use super::connection::{self, Patience, Synchronous};
 use super::directory::{self, Directory};
 use super::error::{self, Error};
 use super::migrate::{self, MIGRATIONS};
@@ -30,7 +30,7 @@ pub(super) fn open(directory: &Directory, synchronous: Synchronous) -> Result<Op
     let conn = match probe(&path, directory.last_holder_died())? {
         Some(conn) => conn,
         None if directory.is_alone() => {
-            let salvaged = salvage::salvage(&path)?;
+            let salvaged = salvage::salvage(&path, synchronous)?;
             notices.push(salvaged.notice);
             salvaged.conn
         }
@@ -43,6 +43,11 @@ pub(super) fn open(directory: &Directory, synchronous: Synchronous) -> Result<Op
     let ready = connection::configure_writer(&conn, synchronous).map_err(Error::from);
     let copies = ready
         .and_then(|()| migrate::migrate(&conn, &path, MIGRATIONS, directory.is_alone()))
+        .and_then(|copies| {
+            // From here on the writer waits for other processes itself.
+            connection::set_patience(&conn, Patience::None)?;
+            Ok(copies)
+        })
         .map_err(|error| error.during(OPERATION, &path))?;
     notices.extend(copies.iter().map(|copy| {
         format!("the database was brought to a new schema; a copy as it was: {}", copy.display())

@@ -397,7 +397,7 @@ impl Store {
         self.0.readers.read(operation, work).await
     }
 
-    async fn write<R: Send + 'static>(
+    pub(super) async fn write<R: Send + 'static>(
         &self,
         name: &'static str,
         apply: impl FnMut(&Connection) -> Result<R, Error> + Send + 'static,
@@ -405,7 +405,7 @@ impl Store {
         self.write_then(name, 1_000, apply, |_: &R| ()).await
     }
 
-    async fn write_then<R: Send + 'static>(
+    pub(super) async fn write_then<R: Send + 'static>(
         &self,
         name: &'static str,
         bytes: usize,

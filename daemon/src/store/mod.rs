@@ -25,6 +25,7 @@ mod knowledge;
 mod lease;
 mod list;
 mod load;
+mod mend;
 mod migrate;
 mod project;
 mod prompts;

@@ -60,7 +60,8 @@ pub(super) fn create(
     Ok(Created { session: read(conn, target.session, terms)?, replayed: false })
 }
 
-fn insert(conn: &Connection, new: &NewSession) -> Result<(), Error> {
+/// Writes the row, without a log as yet.
+pub(super) fn insert(conn: &Connection, new: &NewSession) -> Result<(), Error> {
     let session = &new.session;
     conn.prepare_cached(
         "INSERT INTO sessions (session_id, creation_key, creation_digest, title, title_folded,

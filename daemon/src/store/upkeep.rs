@@ -105,7 +105,7 @@ fn checkpoint(conn: &Connection, database: &Path) {
             tracing::warn!(path = %database.display(), %error, "the log cannot be emptied");
         }
     }
-    if let Err(error) = connection::set_patience(conn, Patience::Long) {
+    if let Err(error) = connection::set_patience(conn, Patience::None) {
         tracing::error!(%error, "the busy handler cannot be set");
     }
 }

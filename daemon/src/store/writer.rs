@@ -15,7 +15,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use tokio::runtime::Runtime;
@@ -31,9 +31,10 @@ const QUEUE: usize = 1_024;
 const GROUP_OPERATIONS: usize = 512;
 /// Bytes of one transaction, so that the log stays near the size at which it is checkpointed.
 const GROUP_BYTES: usize = 4 << 20;
-/// How often a transaction is tried when another process holds the database, each time for as
-/// long as the busy handler waits.
-const BUSY_TRIES: u32 = 6;
+/// How long a transaction is tried to begin while another process holds the database.
+const BUSY_PATIENCE: Duration = Duration::from_mins(1);
+/// Between two tries. Short, so that two busy processes share the database fairly.
+const BUSY_STEP: Duration = Duration::from_micros(500);
 /// How long nothing must have come before the idle time is used.
 const IDLE: Duration = Duration::from_secs(2);
 
@@ -45,7 +46,7 @@ pub(super) trait Operation: Send {
     fn bytes(&self) -> usize;
     /// Runs, perhaps again after its transaction was lost; whether it succeeded.
     fn run(&mut self, conn: &Connection) -> bool;
-    /// It did not succeed, whatever it was.
+    /// Its transaction did not succeed; an error of its own stays what it is.
     fn fail(&mut self, error: Error);
     /// Its transaction is durable: tells whoever must hear before the caller does. Nothing happens
     /// unless it succeeded.
@@ -209,13 +210,12 @@ impl State {
 
     /// Begins a transaction; another process may be in the way for a while.
     fn begin(&self) -> Result<(), Lost> {
-        let mut tries = 0;
+        let started_at = Instant::now();
         loop {
-            tries += 1;
             match self.conn.execute_batch("BEGIN IMMEDIATE") {
                 Ok(()) => return Ok(()),
-                Err(busy) if error::is_busy(&busy) && tries < BUSY_TRIES => {
-                    tracing::warn!(path = %self.path.display(), tries, "the database is busy");
+                Err(busy) if error::is_busy(&busy) && started_at.elapsed() < BUSY_PATIENCE => {
+                    thread::sleep(BUSY_STEP);
                 }
                 Err(error) => return Err(Lost::Beginning(error::cause(&error))),
             }
@@ -300,6 +300,7 @@ where
     }
 
     fn run(&mut self, conn: &Connection) -> bool {
+        self.outcome = None;
         let outcome = (self.apply)(conn).map_err(|error| error.during(self.name, &self.path));
         let succeeded = outcome.is_ok();
         self.outcome = Some(outcome);
@@ -307,7 +308,9 @@ where
     }
 
     fn fail(&mut self, error: Error) {
-        self.outcome = Some(Err(error));
+        if !matches!(self.outcome, Some(Err(_))) {
+            self.outcome = Some(Err(error));
+        }
     }
 
     fn publish(&mut self) {
