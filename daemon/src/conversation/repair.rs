@@ -21,7 +21,7 @@ pub const NOT_STARTED: &str = "Tool execution was interrupted before a result wa
 
 /// What the model reads for a call that had started when its turn was cut off.
 pub const STARTED: &str = "Tool execution was interrupted after it had started. It may have taken \
-                           effect; its outcome is unknown. Check what it did before you repeat it.";
+                           effect; its outcome is unknown. Check before you repeat it.";
 
 /// The results that follow the assistant item `answer`: exactly one for each of its calls, in the
 /// order of the calls. `recorded` are the tool items up to the next assistant item; those that

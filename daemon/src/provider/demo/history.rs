@@ -52,7 +52,7 @@ impl Turn {
         match item.body {
             ItemBody::User { content, origin, .. } => match origin {
                 Origin::User | Origin::Steer => self.prompts.push(parts_text(&content)),
-                Origin::Agentd => self.last_step |= parts_text(&content).contains("last"),
+                Origin::Agentd => self.last_step |= parts_text(&content).contains("last step"),
                 Origin::Hook => {}
             },
             ItemBody::Assistant(assistant) => {

@@ -221,11 +221,22 @@ fn earlier_turns_are_not_looked_at() {
 }
 
 #[test]
+fn a_resumed_turn_goes_on() {
+    let mut play = Play::new("read a and read b");
+    play.answer();
+    play.result(ToolStatus::Interrupted, "Tool execution was interrupted");
+    play.user("Go on with the work of the last turn: it was interrupted.", Origin::Agentd);
+    let said = play.answer();
+    assert!(said.text.contains("was interrupted"), "{}", said.text);
+    assert_eq!(said.calls, call("read", json!({ "path": "b" })));
+}
+
+#[test]
 fn the_last_step_is_a_summary() {
     let mut play = Play::new("read a and read b");
     play.answer();
     play.result(ToolStatus::Ok, "r");
-    play.user("This is your last step: report what is done and what is left.", Origin::Agentd);
+    play.user("This is the last step: report what is done and what is left.", Origin::Agentd);
     let said = play.answer();
     assert_eq!(said.calls, []);
     assert!(said.text.contains("read `b`: not done"), "{}", said.text);

@@ -101,6 +101,7 @@ impl Profile {
     /// Nothing for an answer without text and calls: servers refuse it.
     fn assistant(self, assistant: &AssistantItem) -> Option<Message<'_>> {
         let text = assistant.text();
+        let text = if text.trim().is_empty() { String::new() } else { text };
         if text.is_empty() && assistant.calls.is_empty() {
             return None;
         }

@@ -3,8 +3,8 @@
 //!
 //! A request's body is fixed fields, tools, messages and a constant closing; the messages are the
 //! kept pieces of the conversation, so sending message 10,000 encodes one. The answer is read as it
-//! comes: bytes → events ([`super::sse`]) → model events ([`stream`]). Reasoning is kept apart from
-//! text under each of its names.
+//! comes: bytes → events (`sse`) → model events (`stream`). Reasoning is kept apart from text under
+//! each of its names.
 //!
 //! Receives requests from `session` through [`Provider`]; hands back model events.
 
