@@ -159,7 +159,9 @@ proptest! {
         steps in prop::collection::vec(step(), 0..20),
     ) {
         let mut play = Play::new();
-        steps.into_iter().for_each(|step| play.step(step));
+        for step in steps {
+            play.step(step);
+        }
         play.input();
         let messages = [b"[".as_slice(), &play.messages(), b"]"].concat();
         let messages: Value = serde_json::from_slice(&messages).expect("JSON");

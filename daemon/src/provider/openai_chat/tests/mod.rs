@@ -6,6 +6,7 @@ use super::*;
 
 mod cases;
 mod encoding;
+mod pieces;
 mod server;
 mod transport;
 
