@@ -3,3 +3,14 @@
 //! One file a subject, named as at the other layers. What a client saw is a snapshot.
 //!
 //! Receives the harness; hands out transcripts.
+
+#![expect(clippy::unwrap_used, reason = "a test that finds nothing fails")]
+
+mod crash;
+mod daemon;
+mod interrupt;
+mod permission;
+mod queue;
+mod submission;
+mod turn;
+mod watch;

@@ -60,6 +60,12 @@ impl Client {
             .expect("the daemon keeps the connection");
     }
 
+    /// Writes bytes as they are, to a daemon that may close the connection.
+    pub async fn try_write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        let writer = self.writer.as_mut().expect("the sending half is open");
+        wait::within("the daemon to read or to close", writer.write_all(bytes)).await
+    }
+
     /// Writes one message.
     pub async fn send(&mut self, message: &Value) {
         self.write(&framed(self.framing, message)).await;
@@ -248,6 +254,11 @@ pub fn is_turn_end(message: &Value) -> bool {
         message["type"].as_str(),
         Some("turn.completed" | "turn.exhausted" | "turn.aborted" | "turn.failed")
     )
+}
+
+/// The numbered events among messages of a subscription.
+pub fn replay(messages: &[Value]) -> Vec<Value> {
+    messages.iter().filter(|message| message.get("seq").is_some()).cloned().collect()
 }
 
 /// A message in bytes.

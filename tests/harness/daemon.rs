@@ -2,7 +2,8 @@
 //!
 //! The world is one temporary directory with the socket, the state, the configuration, a home and
 //! a workspace. The environment holds nothing of the test's but `PATH`. It outlives the process,
-//! so that a test can kill the daemon and start the next one over the same state.
+//! so that a test can kill the daemon and start the next one over the same state; siblings share
+//! it, each with a socket of its own.
 //!
 //! Receives a configuration; hands out a socket that answers, and the process behind it.
 
@@ -11,6 +12,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -25,7 +27,8 @@ const LOG_TAIL: usize = 60;
 /// A daemon and its world.
 #[derive(Debug)]
 pub struct Daemon {
-    world: TempDir,
+    world: Arc<TempDir>,
+    name: String,
     environment: Vec<(String, String)>,
     child: Option<Child>,
 }
@@ -58,10 +61,23 @@ impl Daemon {
         for folder in ["home", "run", "state", "work"] {
             fs::create_dir(world.path().join(folder)).expect("it was just made");
         }
-        let daemon = Self { world, environment: Vec::new(), child: None };
+        let world = Arc::new(world);
+        let daemon =
+            Self { world, name: "agentd".to_owned(), environment: Vec::new(), child: None };
         private(&daemon.path("run"));
         daemon.configure(config);
         daemon
+    }
+
+    /// Another daemon of the same world, with a socket of its own; not started.
+    #[must_use]
+    pub fn sibling(&self, name: &str) -> Self {
+        Self {
+            world: self.world.clone(),
+            name: name.to_owned(),
+            environment: self.environment.clone(),
+            child: None,
+        }
     }
 
     /// Writes the configuration anew; a running daemon has to be told.
@@ -91,17 +107,22 @@ impl Daemon {
 
     /// The socket.
     pub fn socket(&self) -> PathBuf {
-        self.path("run/agentd.sock")
+        self.path("run").join(format!("{}.sock", self.name))
     }
 
     /// The command that starts this world's daemon, for tests that start it themselves.
     pub fn command(&self) -> Command {
+        let mut command = self.command_without_socket();
+        command.arg("--socket").arg(self.socket());
+        command
+    }
+
+    /// The same, for tests about where the socket is.
+    pub fn command_without_socket(&self) -> Command {
         let mut command = Command::new(program("agentd"));
         command
             .arg("--config")
             .arg(self.path("config.toml"))
-            .arg("--socket")
-            .arg(self.socket())
             .arg("--state-dir")
             .arg(self.path("state"))
             .env_clear()
@@ -195,7 +216,7 @@ impl Daemon {
     }
 
     fn log_path(&self) -> PathBuf {
-        self.path("daemon.log")
+        self.path(&format!("{}.log", self.name))
     }
 
     fn log_tail(&self) -> String {

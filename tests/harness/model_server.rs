@@ -324,7 +324,7 @@ impl ModelServer {
         let _ = wait::within("the daemon to leave the stream", reached).await;
     }
 
-    /// Fails if a request was refused for its form.
+    /// Fails if a request was not of the form that real providers demand.
     pub fn assert_all_taken(&self) {
         for (index, asked) in self.asked().iter().enumerate() {
             if let Some(refusal) = &asked.refusal {
