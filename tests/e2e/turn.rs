@@ -63,6 +63,31 @@ fn messages(body: &Value) -> Vec<Value> {
     body["messages"].as_array().expect("checked by the server").clone()
 }
 
+/// The turn that the README shows: the built-in model, offline.
+#[tokio::test]
+async fn the_demo_model_reads_asks_and_writes() {
+    let daemon = Daemon::start("model = \"demo/demo\"\n").await;
+    daemon.write_file("notes.txt", "apple\npear\n");
+    let mut client = daemon.client().await;
+    let session = client.create_session(&daemon.work_dir()).await;
+    client.subscribe(&session, Some(0)).await;
+    client.submit(&session, "s1", "read notes.txt, then write out.txt with hello").await;
+    let mut seen = client.watch_until_type("permission.requested").await;
+    let prompt = &seen.last().unwrap()["prompt"];
+    let reply = json!({ "prompt_id": prompt["prompt_id"], "decision": "allow" });
+    client.call("permission/reply", reply).await;
+    seen.extend(client.watch_until(is_turn_end).await);
+    assert_eq!(seen.last().unwrap()["type"], "turn.completed");
+    let written = std::fs::read_to_string(daemon.work_dir().join("out.txt")).unwrap();
+    assert_eq!(written.trim(), "hello");
+    let tools: Vec<&Value> = seen
+        .iter()
+        .filter(|message| message["type"] == "tool.called")
+        .map(|event| &event["name"])
+        .collect();
+    assert_eq!(tools, ["read", "write"]);
+}
+
 /// Two turns in one session: the second request holds the whole first turn.
 #[tokio::test]
 async fn a_second_turn_goes_on_from_the_first() {
