@@ -15,6 +15,7 @@
 //! output.
 
 mod family;
+mod mark;
 mod relay;
 mod start;
 
@@ -25,6 +26,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
+
+pub use mark::{kill_survivors, survivors};
 
 /// The argument that makes agentd a launcher.
 pub const FLAG: &str = "--launcher";

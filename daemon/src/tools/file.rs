@@ -311,7 +311,7 @@ fn make_parent(path: &Path) -> Result<(OwnedFd, &OsStr), Error> {
 }
 
 /// Opens a directory by an absolute path in which no component is a link.
-fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {
+pub(super) fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::{CWD, ResolveFlags, openat2};
@@ -325,7 +325,7 @@ fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {
     walk(path)
 }
 
-fn walk(path: &Path) -> Result<OwnedFd, Errno> {
+pub(super) fn walk(path: &Path) -> Result<OwnedFd, Errno> {
     let root = rustix::fs::open("/", DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     path.components()
         .skip(1)

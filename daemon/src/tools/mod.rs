@@ -193,4 +193,7 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Runs an approved call to its end. Never panics on what it finds in the world.
     fn run<'a>(&'a self, call: &'a ApprovedCall, run: Run) -> BoxFuture<'a, ToolOutput>;
+
+    /// The session is over: ends what its calls left running.
+    fn end_session(&self, _session_id: &SessionId) {}
 }

@@ -1,6 +1,6 @@
 //! What a model gets to read of a tool's output: all of it, or its head and tail.
 //!
-//! At most [`MAX_BYTES`] and [`MAX_LINES`], of which the head and the tail are kept: the start says
+//! At most [`MAX_BYTES`] and [`MAX_LINES`]; of more, the head and the tail are kept: the start says
 //! what was done, the end how it went. What is dropped between them is counted, and the whole
 //! output is kept in a file that the model can read. Memory is bounded however long the output is,
 //! and every cut falls between two characters.
@@ -24,8 +24,12 @@ pub const MAX_BYTES: usize = 50 * 1024;
 /// Lines for the model.
 pub const MAX_LINES: usize = 2_000;
 
-/// Of which the head. The tail is a little longer: that is where errors are; 1 KiB is for the note
-/// between them.
+/// What is shown whole: the rest is for a tool's own words around it.
+const WHOLE_BYTES: usize = MAX_BYTES - 512;
+const WHOLE_LINES: u64 = MAX_LINES as u64 - 10;
+
+/// What is kept of more. The tail is a little longer: that is where errors are; 1 KiB is for the
+/// note between them, and for those words.
 const HEAD_BYTES: usize = 23 * 1024;
 const TAIL_BYTES: usize = 26 * 1024;
 const HEAD_LINES: usize = 900;
@@ -52,11 +56,12 @@ impl Decoder {
             &joined
         };
         let mut text = String::with_capacity(bytes.len());
-        for chunk in bytes.utf8_chunks() {
+        let mut chunks = bytes.utf8_chunks().peekable();
+        while let Some(chunk) = chunks.next() {
             text.push_str(chunk.valid());
             match chunk.invalid() {
                 [] => {}
-                invalid if is_cut_short(invalid) && bytes.ends_with(invalid) => {
+                invalid if chunks.peek().is_none() && is_cut_short(invalid) => {
                     self.waiting = invalid.to_vec();
                 }
                 _ => text.push(char::REPLACEMENT_CHARACTER),
@@ -71,7 +76,7 @@ impl Decoder {
     }
 }
 
-/// Only the last chunk of a text can be the start of a character without its end.
+/// The start of a character without its end.
 fn is_cut_short(invalid: &[u8]) -> bool {
     std::str::from_utf8(invalid).is_err_and(|error| error.error_len().is_none())
 }
@@ -133,7 +138,7 @@ impl Output {
             self.tail.push_str(text);
         } else {
             self.head.push_str(text);
-            if self.head.len() <= MAX_BYTES && self.lines < MAX_LINES as u64 {
+            if self.head.len() <= WHOLE_BYTES && self.lines <= WHOLE_LINES {
                 return;
             }
             let mut keeper = Keeper::new(&self.directory);

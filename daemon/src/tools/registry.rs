@@ -9,6 +9,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use agentd_protocol::id::SessionId;
 use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
@@ -63,6 +64,13 @@ impl Tools {
         registered.check(arguments)?;
         let prepared = registered.tool.prepare(arguments, context)?;
         Ok((Arc::clone(&registered.tool), prepared))
+    }
+
+    /// The session is over: ends what its calls left running.
+    pub fn end_session(&self, session_id: &SessionId) {
+        for registered in self.0.iter() {
+            registered.tool.end_session(session_id);
+        }
     }
 
     fn registered(&self, name: &str) -> Option<&Registered> {

@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agentd::launcher;
+use agentd_protocol::id::{CallId, SessionId};
 use agentd_protocol::item::ToolStatus;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -286,4 +288,42 @@ async fn too_many_left_behind_end_the_oldest() {
     }
     until(|| !lives(pids[0].trim())).await;
     assert!(pids[1..].iter().all(|pid| lives(pid.trim())));
+}
+
+#[tokio::test]
+async fn the_end_of_a_session_ends_what_it_left_behind() {
+    let bench = Bench::new();
+    let command = "sleep 300 >&- 2>&- & echo $! >pid; echo $AGENTD_CALL_ID >id";
+    bench.call("shell", &json!({ "command": command })).await;
+    let pid = String::from_utf8(bench.get("pid")).expect("a number");
+    let call = [CallId::from(String::from_utf8(bench.get("id")).expect("an id").trim())];
+    // The launcher and the child.
+    assert_eq!(launcher::survivors(&call), 2);
+    bench.tools.end_session(&SessionId::from("ses_other"));
+    assert!(lives(pid.trim()));
+    bench.tools.end_session(&bench.context.session_id);
+    until(|| launcher::survivors(&call) == 0).await;
+    assert!(!lives(pid.trim()));
+}
+
+#[tokio::test]
+async fn whoever_lost_its_launcher_is_found_by_its_mark() {
+    let bench = Bench::new();
+    let command = "echo $AGENTD_CALL_ID >id; kill -9 $PPID; sleep 300";
+    let output = bench.call("shell", &json!({ "command": command })).await;
+    assert!(error(&output).contains("ended without a word"), "{}", text(&output));
+    let call = [CallId::from(String::from_utf8(bench.get("id")).expect("an id").trim())];
+    assert!(launcher::survivors(&[CallId::from("call_none")]) == 0);
+    assert!(launcher::kill_survivors(&call) > 0);
+    until(|| launcher::survivors(&call) == 0).await;
+}
+
+#[test]
+fn a_launcher_is_for_nobody_else() {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_agentd"))
+        .arg(launcher::FLAG)
+        .output()
+        .expect("it starts");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.stderr, b"agentd --launcher: for agentd's own use\n");
 }

@@ -6,8 +6,8 @@
 //! Receives calls through `registry`; hands outputs back.
 
 mod edit;
-mod glob;
-mod grep;
+pub(super) mod glob;
+pub(super) mod grep;
 mod list;
 mod read;
 mod shell;

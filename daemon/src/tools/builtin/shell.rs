@@ -11,7 +11,7 @@
 
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agentd_protocol::id::{CallId, SessionId};
@@ -109,9 +109,13 @@ impl Shell {
         Ok(end.output(shown, timeout))
     }
 
+    fn left(&self) -> MutexGuard<'_, Vec<(SessionId, Process)>> {
+        self.left_behind.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Holds what a command left in the background.
     fn keep(&self, session_id: &SessionId, process: Process) {
-        let mut left = self.left_behind.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = self.left();
         left.retain_mut(|(_, process)| !process.is_gone());
         left.push((session_id.clone(), process));
         let of_session = |(id, _): &(SessionId, Process)| id == session_id;
@@ -151,6 +155,10 @@ impl Tool for Shell {
 
     fn run<'a>(&'a self, call: &'a ApprovedCall, run: Run) -> BoxFuture<'a, ToolOutput> {
         self.shell(call, run).map(|done| done.unwrap_or_else(ToolOutput::error)).boxed()
+    }
+
+    fn end_session(&self, session_id: &SessionId) {
+        self.left().retain(|(id, _)| id != session_id);
     }
 }
 

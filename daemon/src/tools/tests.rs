@@ -1,3 +1,0 @@
-//! Tests of the tools.
-//!
-//! Receives nothing; hands verdicts to the test runner.
