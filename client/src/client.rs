@@ -3,18 +3,27 @@
 //! Receives calls; hands them to the present connection, or to a new one where it was lost.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use agentd_protocol::daemon::{ClientInfo, InitializeResult, Role};
 use agentd_protocol::id::SessionId;
-use agentd_protocol::method::{self, Access, Method, SessionSubmit};
+use agentd_protocol::method::{self, Access, DaemonShutdown, Method, SessionSubmit};
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 
 use crate::autostart;
 use crate::connection::{Connection, Params};
 use crate::endpoint;
 use crate::error::Error;
 use crate::watch::Watch;
+
+/// How often a daemon that is stopping is looked for.
+const GONE_INTERVAL: Duration = Duration::from_millis(15);
+/// How long a daemon may take to stop: more than its own time for draining, `drain_timeout`, can
+/// be configured, and then the caller may ask again.
+const GONE_PATIENCE: Duration = Duration::from_secs(90);
 
 /// What to do when no daemon answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,6 +73,8 @@ pub struct Client {
 struct Shared {
     options: Options,
     path: PathBuf,
+    /// How many connections were made.
+    made: AtomicU64,
     /// The present connection, in a cell that is filled once and replaced when it is lost.
     present: Mutex<Arc<OnceCell<Connection>>>,
 }
@@ -76,7 +87,8 @@ impl Client {
             tracing::warn!(dir = %ignored.display(), "XDG_RUNTIME_DIR is not this user's own: ignored");
         }
         let path = location.path;
-        let shared = Arc::new(Shared { options, path, present: Mutex::default() });
+        let shared =
+            Arc::new(Shared { options, path, made: AtomicU64::new(0), present: Mutex::default() });
         let client = Self { shared };
         client.connection().await?;
         Ok(client)
@@ -90,6 +102,24 @@ impl Client {
     /// What the daemon said of itself.
     pub async fn server(&self) -> Result<InitializeResult, Error> {
         Ok(self.connection().await?.server().clone())
+    }
+
+    /// How many connections were made so far. The daemon knows a submitter by its connection: who
+    /// asked it to act when the submitter is gone sends the submission again when this grows.
+    pub fn connections(&self) -> u64 {
+        self.shared.made.load(Ordering::Relaxed)
+    }
+
+    /// Waits until nobody answers at the socket any more, after `daemon/shutdown`.
+    pub async fn gone(&self) -> Result<(), Error> {
+        let until = Instant::now() + GONE_PATIENCE;
+        while endpoint::connect(&self.shared.path).await?.is_some() {
+            if Instant::now() >= until {
+                return Err(Error::Timeout { method: DaemonShutdown::NAME });
+            }
+            tokio::time::sleep(GONE_INTERVAL).await;
+        }
+        Ok(())
     }
 
     /// Calls a method. A lost connection is made again; requests that change nothing, and
@@ -139,7 +169,10 @@ impl Shared {
             }
             (None, Start::Never) => return Err(Error::NoDaemon { path: self.path.clone() }),
         };
-        Connection::open(stream, self.options.client.clone(), self.options.role).await
+        let client = self.options.client.clone();
+        let connection = Connection::open(stream, client, self.options.role).await?;
+        self.made.fetch_add(1, Ordering::Relaxed);
+        Ok(connection)
     }
 }
 

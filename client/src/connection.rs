@@ -21,7 +21,7 @@ use crate::transport::{self, Routes};
 
 /// How long an answer may take. Every method answers when its request is accepted, not when what
 /// it set off is done.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// A connection. Cheap to clone.
 #[derive(Debug, Clone)]

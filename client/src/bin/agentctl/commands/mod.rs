@@ -1,0 +1,71 @@
+//! The verbs, one file each.
+//!
+//! Receives a command line; hands each verb what it needs.
+
+mod attach;
+mod completions;
+mod config;
+mod interrupt;
+mod ls;
+mod models;
+mod new;
+mod permission;
+mod resume;
+mod run;
+mod schema;
+mod send;
+mod show;
+mod shutdown;
+mod status;
+mod tools;
+
+use std::process::ExitCode;
+
+use agentd_client::Start;
+use agentd_client::protocol::id::{SessionId, SubmissionId};
+use agentd_client::protocol::submission::{OnDisconnect, OnPrompt, Op, Submission, SubmitParams};
+use anyhow::Result;
+
+use crate::args::{Args, Command};
+use crate::context::Context;
+use crate::failure::Exit;
+
+/// Does what the command line says.
+pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+    let start = if args.no_start { Start::Never } else { Start::IfAbsent };
+    let context = Context { socket: args.socket, start, json: args.json };
+    let done = match args.command {
+        Command::Run(run) => return Ok(run::run(&context, run).await?.into()),
+        Command::Attach(attach) => attach::attach(&context, attach).await,
+        Command::Ls(ls) => ls::ls(&context, ls).await,
+        Command::Show(show) => show::show(&context, show).await,
+        Command::New(new) => new::new(&context, new).await,
+        Command::Send(send) => send::send(&context, send).await,
+        Command::Interrupt(interrupt) => interrupt::interrupt(&context, interrupt).await,
+        Command::Resume(target) => resume::resume(&context, target).await,
+        Command::Prompts => permission::prompts(&context).await,
+        Command::Allow(allow) => permission::allow(&context, allow).await,
+        Command::Deny(deny) => permission::deny(&context, deny).await,
+        Command::Models { probe } => models::models(&context, probe).await,
+        Command::Tools => tools::tools(&context).await,
+        Command::Status => status::status(&context).await,
+        Command::Config { action } => config::config(&context, action).await,
+        Command::Shutdown { now } => shutdown::shutdown(&context, now).await,
+        Command::Schema { name } => schema::schema(name),
+        Command::Completions { shell } => completions::completions(shell),
+    };
+    done.map(|()| Exit::Completed.into())
+}
+
+/// A submission under an id of its own, which outlives this process.
+fn submission(session_id: SessionId, op: Op) -> SubmitParams {
+    let id = uuid::Uuid::new_v4().simple().to_string();
+    let id = SubmissionId::try_from(id).expect("a uuid has 32 characters");
+    SubmitParams {
+        session_id,
+        submission: Submission { id, op },
+        limits: None,
+        on_disconnect: OnDisconnect::Continue,
+        on_prompt: OnPrompt::Wait,
+    }
+}

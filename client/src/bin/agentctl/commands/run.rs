@@ -1,0 +1,108 @@
+//! `run`: one turn, from the prompt to its end.
+//!
+//! Receives a prompt and options; hands back the exit code of the turn's end.
+
+use agentd_client::protocol::item::Content;
+use agentd_client::protocol::method::{SessionCreate, SessionDelete, SessionSubmit};
+use agentd_client::protocol::session::{Session, SessionParams};
+use agentd_client::protocol::submission::{
+    Delivery, OnDisconnect, OnPrompt, Op, SubmitParams, SubmitResult,
+};
+use agentd_client::{Client, Error};
+use anyhow::Result;
+use serde_json::json;
+
+use super::new::{in_directory, limits};
+use super::submission;
+use crate::args::{Options, Run};
+use crate::context::{Context, directory};
+use crate::failure::Exit;
+use crate::follow::{Follow, Format};
+use crate::prompt::Keyboard;
+use crate::{render, target, text};
+
+pub(super) async fn run(context: &Context, args: Run) -> Result<Exit> {
+    let content = Content::Text(text::input(&args.prompt)?);
+    let client = context.client().await?;
+    let (session, is_new) = session(&client, &args).await?;
+    let op = Op::UserInput { content, delivery: Delivery::Auto, expected_turn_id: None };
+    let mut params = submission(session.session_id.clone(), op);
+    params.limits = limits(&args.options);
+    if args.detach {
+        let result = submit(&client, &session, is_new, &params).await?;
+        return detached(context, &session, &result);
+    }
+    let keyboard = Keyboard::open();
+    params.on_disconnect = OnDisconnect::Interrupt;
+    // With rules of its own the run answers itself, also for those it does not match.
+    params.on_prompt =
+        if keyboard.is_none() && args.allow.is_empty() { OnPrompt::Deny } else { OnPrompt::Wait };
+    let watch = client.watch(session.session_id.clone(), Some(session.head_seq), true);
+    let result = submit(&client, &session, is_new, &params).await?;
+    let format = match (context.json, args.progress) {
+        (false, _) => Format::Text,
+        (true, progress) => Format::Json { progress },
+    };
+    let follow = Follow::new(client, params, &result, format, args.allow, keyboard);
+    follow.until_end(watch).await
+}
+
+/// The session to go on with, or a new one; and whether it is new.
+async fn session(client: &Client, args: &Run) -> Result<(Session, bool)> {
+    let known = if let Some(name) = &args.session {
+        Some(target::session(client, Some(name)).await?)
+    } else if args.continue_last {
+        let cwd = directory(args.cd.as_deref())?;
+        let last = target::last_of(client, &cwd).await?;
+        Some(last.ok_or_else(|| anyhow::anyhow!("no session in {cwd} to go on with"))?)
+    } else {
+        None
+    };
+    if let Some(session) = known {
+        configure(client, &session, &args.options).await?;
+        return Ok((session, false));
+    }
+    let params = in_directory(directory(args.cd.as_deref())?, &args.options);
+    Ok((client.call::<SessionCreate>(params).await?, true))
+}
+
+/// Puts the options of the command line in force for a session that exists.
+async fn configure(client: &Client, session: &Session, options: &Options) -> Result<()> {
+    if options.model.is_none() && options.mode.is_none() {
+        return Ok(());
+    }
+    let op = Op::Configure {
+        model: options.model.clone(),
+        model_options: None,
+        permission_mode: options.mode.map(|mode| mode.0),
+        limits: None,
+    };
+    client.call::<SessionSubmit>(submission(session.session_id.clone(), op)).await?;
+    Ok(())
+}
+
+/// Submits; a session that was made for it and cannot be used is taken away again.
+async fn submit(
+    client: &Client,
+    session: &Session,
+    is_new: bool,
+    params: &SubmitParams,
+) -> Result<SubmitResult> {
+    let submitted = client.call::<SessionSubmit>(params.clone()).await;
+    if is_new && matches!(submitted, Err(Error::Refused(_))) {
+        let params = SessionParams { session_id: session.session_id.clone() };
+        if let Err(error) = client.call::<SessionDelete>(params).await {
+            tracing::debug!(%error, "the unused session stays");
+        }
+    }
+    Ok(submitted?)
+}
+
+fn detached(context: &Context, session: &Session, result: &SubmitResult) -> Result<Exit> {
+    if context.json {
+        render::json(&json!({ "session_id": session.session_id, "turn_id": result.turn_id }))?;
+    } else {
+        render::line(session.session_id.as_str())?;
+    }
+    Ok(Exit::Completed)
+}

@@ -1,0 +1,21 @@
+//! `shutdown`: stop the daemon and wait until it is gone.
+//!
+//! Receives whether to wait for turns; hands back when nobody answers any more.
+
+use agentd_client::protocol::daemon::{ShutdownMode, ShutdownParams};
+use agentd_client::protocol::method::DaemonShutdown;
+use anyhow::Result;
+
+use crate::context::Context;
+use crate::render;
+
+pub(super) async fn shutdown(context: &Context, now: bool) -> Result<()> {
+    let client = context.running().await?;
+    let mode = if now { ShutdownMode::Now } else { ShutdownMode::Drain };
+    let result = client.call::<DaemonShutdown>(ShutdownParams { mode }).await?;
+    if result.turns_running > 0 && !context.json {
+        eprintln!("waiting for {} turns; --now aborts them", result.turns_running);
+    }
+    client.gone().await?;
+    if context.json { render::json(&result) } else { render::line("stopped") }
+}
