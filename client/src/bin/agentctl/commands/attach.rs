@@ -25,8 +25,9 @@ use crate::args;
 use crate::context::Context;
 use crate::page::{Inputs, Page};
 use crate::prompt::{answer_of, keys};
+use crate::render;
+use crate::target;
 use crate::terminal::Style;
-use crate::{render, target};
 
 pub(super) async fn attach(context: &Context, args: args::Attach) -> Result<()> {
     let client = if args.read_only { context.observer().await? } else { context.client().await? };

@@ -9,7 +9,8 @@ use anyhow::Result;
 use super::submission;
 use crate::args::Interrupt;
 use crate::context::Context;
-use crate::{render, target};
+use crate::render;
+use crate::target;
 
 pub(super) async fn interrupt(context: &Context, args: Interrupt) -> Result<()> {
     let client = context.client().await?;

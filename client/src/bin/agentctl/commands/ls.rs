@@ -7,8 +7,9 @@ use anyhow::Result;
 
 use crate::args::Ls;
 use crate::context::{Context, directory};
+use crate::render;
+use crate::target;
 use crate::terminal::one_line;
-use crate::{render, target};
 
 /// Characters of a title.
 const TITLE_CHARS: usize = 60;

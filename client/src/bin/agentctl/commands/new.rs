@@ -8,7 +8,8 @@ use anyhow::Result;
 
 use crate::args::{New, Options};
 use crate::context::{Context, directory};
-use crate::{environment, render};
+use crate::environment;
+use crate::render;
 
 pub(super) async fn new(context: &Context, args: New) -> Result<()> {
     let client = context.client().await?;

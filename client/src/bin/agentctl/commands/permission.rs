@@ -11,8 +11,9 @@ use anyhow::{Result, bail};
 use crate::args::{Allow, Deny};
 use crate::context::Context;
 use crate::prompt::answer;
+use crate::render;
+use crate::target;
 use crate::terminal::one_line;
-use crate::{render, target};
 
 /// Characters of a summary.
 const SUMMARY_CHARS: usize = 80;

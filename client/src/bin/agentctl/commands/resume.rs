@@ -9,7 +9,8 @@ use anyhow::Result;
 use super::submission;
 use crate::args::Target;
 use crate::context::Context;
-use crate::{render, target};
+use crate::render;
+use crate::target;
 
 pub(super) async fn resume(context: &Context, args: Target) -> Result<()> {
     let client = context.client().await?;

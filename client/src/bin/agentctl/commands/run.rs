@@ -19,7 +19,9 @@ use crate::context::{Context, directory};
 use crate::failure::Exit;
 use crate::follow::{Follow, Format};
 use crate::prompt::Keyboard;
-use crate::{render, target, text};
+use crate::render;
+use crate::target;
+use crate::text;
 
 pub(super) async fn run(context: &Context, args: Run) -> Result<Exit> {
     let content = Content::Text(text::input(&args.prompt)?);

@@ -10,7 +10,9 @@ use anyhow::Result;
 use super::submission;
 use crate::args::Send;
 use crate::context::Context;
-use crate::{render, target, text};
+use crate::render;
+use crate::target;
+use crate::text;
 
 pub(super) async fn send(context: &Context, args: Send) -> Result<()> {
     let content = Content::Text(text::input(&args.text)?);

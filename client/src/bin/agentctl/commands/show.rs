@@ -11,8 +11,9 @@ use serde_json::json;
 
 use crate::args::Show;
 use crate::context::Context;
+use crate::render;
+use crate::target;
 use crate::terminal::{harmless, one_line};
-use crate::{render, target};
 
 /// Lines of a tool's result.
 const RESULT_LINES: usize = 10;
