@@ -21,6 +21,7 @@ pub mod config;
 pub mod conversation;
 pub mod fanout;
 pub mod journal;
+pub mod knowledge;
 pub mod launcher;
 pub mod permission;
 pub mod provider;
