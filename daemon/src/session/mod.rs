@@ -5,6 +5,27 @@
 
 pub mod registry;
 
+mod actor;
+mod command;
+mod create;
+mod input;
+mod lease;
+mod perform;
+mod plan;
+mod recovery;
+mod services;
+mod state;
+mod submit;
+mod timers;
+mod update;
+mod work;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::registry::{Counts, Registry, Watch};
+pub use self::services::Services;
+
 use agentd_protocol::daemon::ClientInfo;
 use agentd_protocol::id::{ItemId, PromptId, RuleId, SessionId, SubmissionId, TurnId};
 use agentd_protocol::permission::{By, Resolution};
@@ -12,6 +33,7 @@ use agentd_protocol::session::{Lease, SessionState};
 use agentd_protocol::time::Time;
 use tokio_util::sync::CancellationToken;
 
+use crate::provider::SelectError;
 use crate::store;
 
 pub use crate::store::Error as StoreError;
@@ -78,4 +100,27 @@ pub enum Error {
     Unsupported { capability: &'static str },
     #[error("{0}")]
     Internal(String),
+}
+
+impl Error {
+    fn from_select(error: SelectError) -> Self {
+        match error {
+            SelectError::UnknownModel { model, known } => {
+                Self::UnknownModel { model, known_models: known }
+            }
+            SelectError::Unsupported { .. } | SelectError::Misconfigured { .. } => {
+                Self::InvalidParams { field: "model".to_owned(), message: error.to_string() }
+            }
+        }
+    }
+
+    fn from_store(error: store::Error) -> Self {
+        match error {
+            store::Error::LeaseHeld(lease) => Self::LeaseHeld(lease),
+            store::Error::SessionNotFound(session_id) => Self::SessionNotFound(session_id),
+            // Nothing was accepted; the same again finds the session as it is now.
+            store::Error::HeadMoved { .. } => Self::Overloaded { retry_after_ms: 50 },
+            error => Self::Store(error),
+        }
+    }
 }

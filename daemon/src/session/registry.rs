@@ -1,155 +1,272 @@
 //! The registry: finds, loads and unloads sessions, and reads what needs no actor.
 //!
-//! Receives requests from `rpc`; hands submissions to actors and reads to the store.
+//! A session has at most one actor. It is started by the first command and ends when it has been
+//! idle for a while; both happen under the registry's one short lock, so no command is lost
+//! between them. A panic in an actor ends that session's turn, never the daemon: the session is
+//! taken up again as after a crash.
+//!
+//! Receives requests from `rpc`; hands commands to actors and reads to the store.
 
-use std::future::Future;
-use std::sync::Arc;
+mod list;
+mod watch;
 
-use agentd_protocol::daemon::{DaemonEvent, ModelListResult, Role, ShutdownMode, ToolListResult};
-use agentd_protocol::id::SessionId;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use agentd_protocol::daemon::{DaemonEvent, ShutdownMode};
+use agentd_protocol::id::{SessionId, SubmissionId};
 use agentd_protocol::permission::{
-    PermissionListParams, PermissionListResult, PermissionReplyParams, PermissionReplyResult,
+    PermissionReply, PermissionReplyParams, PermissionReplyResult, ReplyOutcome,
 };
-use agentd_protocol::session::{
-    CreateParams, EventsParams, EventsResult, ItemsParams, ItemsResult, ListParams, ListResult,
-    Session, SubscribeParams, UpdateParams,
+use agentd_protocol::session::{CreateParams, Session, UpdateParams};
+use agentd_protocol::submission::{
+    OnDisconnect, OnPrompt, Op, Submission, SubmitParams, SubmitResult,
 };
-use agentd_protocol::submission::{SubmitParams, SubmitResult};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio_util::task::TaskTracker;
 
+use super::actor::Actor;
+use super::command::{Command, MAILBOX, Submitted};
+use super::create;
+use super::services::Services;
 use super::{Caller, Error};
-use crate::journal::Subscription;
+
+pub use self::list::Counts;
+pub use self::watch::Watch;
 
 /// The registry. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Registry {}
+pub struct Registry(Arc<Inner>);
 
-/// What the daemon is doing, for `daemon/status`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Counts {
-    /// Sessions by state, as on the wire.
-    pub sessions: std::collections::BTreeMap<String, u64>,
-    /// Turns that run or wait.
-    pub turns_running: u64,
-    /// Bytes of the database and its log.
-    pub store_bytes: u64,
-}
-
-/// A subscription that its session knows of.
 #[derive(Debug)]
-pub struct Watch {
-    subscription: Subscription,
+struct Inner {
+    services: Arc<Services>,
+    actors: Mutex<HashMap<SessionId, mpsc::Sender<Command>>>,
+    tracker: TaskTracker,
 }
 
-impl Watch {
-    /// The next message: a whole JSON-RPC notification `session/event`, without framing. `None`
-    /// when the session was deleted. Cancel-safe.
-    pub async fn next(&mut self) -> Option<bytes::Bytes> {
-        self.subscription.next().await
+/// An actor's way out of the registry.
+#[derive(Debug, Clone)]
+pub(super) struct Retire {
+    registry: Weak<Inner>,
+    session_id: SessionId,
+}
+
+impl Retire {
+    /// Takes the actor out if its mailbox is empty; from then on the next command starts another.
+    pub(super) fn retire(&self, mailbox: &mpsc::Receiver<Command>) -> bool {
+        let Some(registry) = self.registry.upgrade() else { return true };
+        let mut actors = registry.actors();
+        if !mailbox.is_empty() {
+            return false;
+        }
+        actors.remove(&self.session_id);
+        true
+    }
+}
+
+impl Inner {
+    fn actors(&self) -> MutexGuard<'_, HashMap<SessionId, mpsc::Sender<Command>>> {
+        self.actors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Registry {
+    /// A registry over these parts.
+    pub fn new(services: Services) -> Self {
+        Self(Arc::new(Inner {
+            services: Arc::new(services),
+            actors: Mutex::new(HashMap::new()),
+            tracker: TaskTracker::new(),
+        }))
+    }
+
+    /// Takes up every session that a former daemon left with an open turn or with inputs that
+    /// wait. To be called before anybody is served.
+    pub async fn recover(&self) -> Result<(), Error> {
+        let left = self.0.services.store.unfinished_sessions().await.map_err(Error::Store)?;
+        for session_id in left {
+            tracing::info!(session = %session_id, "taking up what was left");
+            self.send(&session_id, Command::Recover)?;
+        }
+        Ok(())
+    }
+
     /// Makes a session.
-    pub async fn create(&self, _caller: &Caller, _params: CreateParams) -> Result<Session, Error> {
-        unimplemented!()
-    }
-
-    /// A page of sessions.
-    pub async fn list(&self, _params: ListParams) -> Result<ListResult, Error> {
-        unimplemented!()
-    }
-
-    /// One session.
-    pub async fn get(&self, _session_id: &SessionId) -> Result<Session, Error> {
-        unimplemented!()
+    pub async fn create(&self, params: CreateParams) -> Result<Session, Error> {
+        if self.0.services.draining.borrow().is_some() {
+            return Err(Error::ShuttingDown);
+        }
+        create::create(&self.0.services, params).await
     }
 
     /// Changes a session's title, labels, directory or archived flag.
-    pub async fn update(&self, _caller: &Caller, _params: UpdateParams) -> Result<Session, Error> {
-        unimplemented!()
+    pub async fn update(&self, params: UpdateParams) -> Result<Session, Error> {
+        let (reply, answer) = oneshot::channel();
+        let session_id = params.session_id.clone();
+        self.send(&session_id, Command::Update { params: Box::new(params), reply })?;
+        answer.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// Deletes an idle session.
-    pub async fn delete(&self, _session_id: &SessionId) -> Result<(), Error> {
-        unimplemented!()
-    }
-
-    /// A page of items.
-    pub async fn items(&self, _params: ItemsParams) -> Result<ItemsResult, Error> {
-        unimplemented!()
-    }
-
-    /// A page of events.
-    pub async fn events(&self, _params: EventsParams) -> Result<EventsResult, Error> {
-        unimplemented!()
+    /// Deletes an idle session with all it holds.
+    pub async fn delete(&self, session_id: &SessionId) -> Result<(), Error> {
+        let (reply, answer) = oneshot::channel();
+        self.send(session_id, Command::Delete { reply })?;
+        answer.await.unwrap_or_else(|_| Err(ended()))
     }
 
     /// Hands a submission to its session *before it returns*, so that calls in order are handed
     /// over in order; the future only waits for the answer.
     pub fn submit(
         &self,
-        _caller: &Caller,
-        _params: SubmitParams,
+        caller: &Caller,
+        params: SubmitParams,
     ) -> impl Future<Output = Result<SubmitResult, Error>> + Send + 'static {
-        async { unimplemented!() }
+        let (reply, answer) = oneshot::channel();
+        let session_id = params.session_id.clone();
+        let submitted = Box::new(Submitted { params, caller: caller.clone(), reply });
+        let sent = self.send(&session_id, Command::Submit(submitted));
+        async move {
+            sent?;
+            answer.await.unwrap_or_else(|_| Err(ended()))
+        }
     }
 
-    /// Answers a prompt, likewise in order.
+    /// Answers a prompt, likewise in order where the prompt is open.
     pub fn reply(
         &self,
-        _caller: &Caller,
-        _params: PermissionReplyParams,
+        caller: &Caller,
+        params: PermissionReplyParams,
     ) -> impl Future<Output = Result<PermissionReplyResult, Error>> + Send + 'static {
-        async { unimplemented!() }
-    }
-
-    /// Open prompts.
-    pub async fn prompts(
-        &self,
-        _params: PermissionListParams,
-    ) -> Result<PermissionListResult, Error> {
-        unimplemented!()
-    }
-
-    /// Watches a session. `role` says whether the watcher could answer prompts; it counts as
-    /// watching until the [`Watch`] is dropped.
-    pub async fn subscribe(
-        &self,
-        _caller: &Caller,
-        _role: Role,
-        _params: SubscribeParams,
-    ) -> Result<Watch, Error> {
-        unimplemented!()
+        let PermissionReplyParams { id, prompt_id, decision, scope, rule, message, interrupt } =
+            params;
+        let id = id.unwrap_or_else(own_submission_id);
+        let reply = PermissionReply { prompt_id, decision, scope, rule, message, interrupt };
+        let prompt_id = reply.prompt_id.clone();
+        let op = Op::PermissionReply(reply);
+        let submit = |session_id: SessionId| SubmitParams {
+            session_id,
+            submission: Submission { id, op },
+            limits: None,
+            on_disconnect: OnDisconnect::default(),
+            on_prompt: OnPrompt::default(),
+        };
+        let waiting = match self.0.services.open_prompts.session(&prompt_id) {
+            Some(session_id) => Ok(self.submit(caller, submit(session_id))),
+            None => Err(submit),
+        };
+        let (registry, caller) = (self.clone(), caller.clone());
+        async move {
+            let accepted = match waiting {
+                Ok(answer) => answer.await?,
+                Err(submit) => {
+                    let found = registry.0.services.store.prompt(&prompt_id).await;
+                    let found = found.map_err(Error::Store)?;
+                    let record = found.ok_or(Error::PromptNotFound(prompt_id))?;
+                    registry.submit(&caller, submit(record.prompt.session_id)).await?
+                }
+            };
+            let replayed = accepted.replayed;
+            Ok(PermissionReplyResult { outcome: ReplyOutcome::Accepted, replayed })
+        }
     }
 
     /// News of sessions, for `daemon/subscribe`.
     pub fn daemon_events(&self) -> broadcast::Receiver<Arc<DaemonEvent>> {
-        unimplemented!()
+        self.0.services.daemon_events.subscribe()
     }
 
-    /// The models that can be used.
-    pub fn models(&self) -> ModelListResult {
-        unimplemented!()
+    /// Refuses new turns from now on; how many sessions are loaded.
+    pub fn start_draining(&self, mode: ShutdownMode) -> u64 {
+        self.0.services.draining.send_replace(Some(mode));
+        self.0.services.tell(DaemonEvent::ShuttingDown { mode });
+        let actors: Vec<_> = self.0.actors().values().cloned().collect();
+        for actor in &actors {
+            // A full mailbox belongs to an actor that will look at `draining` itself.
+            let _ = actor.try_send(Command::Drain(mode));
+        }
+        self.0.tracker.close();
+        actors.len() as u64
     }
 
-    /// The tools that models can call.
-    pub fn tools(&self) -> ToolListResult {
-        unimplemented!()
-    }
-
-    /// What the daemon is doing.
-    pub async fn counts(&self) -> Result<Counts, Error> {
-        unimplemented!()
-    }
-
-    /// Refuses new turns from now on; how many are running.
-    pub fn start_draining(&self, _mode: ShutdownMode) -> u64 {
-        unimplemented!()
-    }
-
-    /// Ends or suspends every turn within the configured time and stops every actor.
+    /// Waits until every session has stopped: its turn ended, or suspended at a prompt. Bounded by
+    /// the drain timeout that each session keeps.
     pub async fn shutdown(&self) {
-        unimplemented!()
+        if self.0.services.draining.borrow().is_none() {
+            self.start_draining(ShutdownMode::Drain);
+        }
+        self.0.tracker.wait().await;
     }
+
+    /// Puts a command into a session's mailbox, starting its actor if there is none.
+    fn send(&self, session_id: &SessionId, command: Command) -> Result<(), Error> {
+        let mut actors = self.0.actors();
+        let command = match actors.get(session_id) {
+            None => command,
+            Some(mailbox) => match mailbox.try_send(command) {
+                Ok(()) => return Ok(()),
+                Err(mpsc::error::TrySendError::Full(_)) => {
+                    return Err(Error::Overloaded { retry_after_ms: 100 });
+                }
+                Err(mpsc::error::TrySendError::Closed(command)) => command,
+            },
+        };
+        let (sender, mailbox) = mpsc::channel(MAILBOX);
+        sender.try_send(command).expect("the mailbox is new and empty");
+        actors.insert(session_id.clone(), sender);
+        self.spawn(session_id.clone(), mailbox);
+        Ok(())
+    }
+
+    fn spawn(&self, session_id: SessionId, mailbox: mpsc::Receiver<Command>) {
+        let retire = Retire { registry: Arc::downgrade(&self.0), session_id: session_id.clone() };
+        let services = Arc::clone(&self.0.services);
+        let registry = self.clone();
+        self.0.tracker.spawn(async move {
+            let work = work(services, session_id.clone(), mailbox, retire);
+            let ended = tokio::spawn(work).await;
+            if ended.is_err() {
+                registry.after_panic(&session_id);
+            }
+        });
+    }
+
+    /// A panic ended an actor: its session is taken up as after a crash.
+    fn after_panic(&self, session_id: &SessionId) {
+        tracing::error!(session = %session_id, "a session's task panicked; its turn is closed");
+        self.0.actors().remove(session_id);
+        if let Err(error) = self.send(session_id, Command::Recover) {
+            tracing::error!(session = %session_id, %error, "the session was not taken up again");
+        }
+    }
+}
+
+/// An actor's life.
+async fn work(
+    services: Arc<Services>,
+    session_id: SessionId,
+    mailbox: mpsc::Receiver<Command>,
+    retire: Retire,
+) {
+    let started = Actor::start(services, session_id.clone(), mailbox, retire.clone()).await;
+    match started {
+        Ok(actor) => actor.run().await,
+        Err((error, mut mailbox)) => {
+            while !retire.retire(&mailbox) {
+                if let Some(command) = mailbox.recv().await {
+                    command.refuse(&error);
+                }
+            }
+        }
+    }
+}
+
+/// An id for an answer whose client gave none: it is judged by the prompt alone.
+fn own_submission_id() -> SubmissionId {
+    SubmissionId::try_from(format!("reply:{}", uuid::Uuid::new_v4().simple()))
+        .expect("it has 38 characters")
+}
+
+fn ended() -> Error {
+    Error::Internal("the session's task ended before it answered; ask again".to_owned())
 }

@@ -91,6 +91,8 @@ pub(super) struct CallState {
     pub(super) call: Call,
     pub(super) traits: Option<Traits>,
     pub(super) stage: Stage,
+    /// Its start is recorded, so it may have changed something.
+    pub(super) started: bool,
 }
 
 impl CallState {
@@ -134,7 +136,7 @@ impl Batch {
     }
 
     pub(super) fn push(&mut self, call: Call) {
-        self.0.push(CallState { call, traits: None, stage: Stage::Preparing });
+        self.0.push(CallState { call, traits: None, stage: Stage::Preparing, started: false });
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -47,10 +47,8 @@ impl Guard {
         }
     }
 
+    /// A call that had started is over.
     pub(super) fn note(&mut self, call: &Call, risk: Risk, status: ToolStatus) {
-        if !matches!(status, ToolStatus::Ok | ToolStatus::Error | ToolStatus::Interrupted) {
-            return;
-        }
         if risk != Risk::Read {
             self.changes += 1;
         }

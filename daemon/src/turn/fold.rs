@@ -67,6 +67,10 @@ impl Machine {
     /// The machine that the record makes; its first input is [`super::Input::TakeUp`].
     pub fn restore(start: Start, found: Found, moment: &Moment) -> Self {
         let mut machine = Self::new(start, moment);
+        // Places were given from where the turn began.
+        if let Some(first) = found.events.iter().find_map(|event| event.body.item()) {
+            machine.next_index = first.index;
+        }
         let earlier_ms = match (found.events.first(), found.events.last()) {
             (Some(first), Some(last)) => {
                 u64::try_from(last.time.unix_millis() - first.time.unix_millis()).unwrap_or(0)
@@ -206,6 +210,7 @@ impl Machine {
             }
             state.traits.get_or_insert_with(|| known(summary, risk)).risk = risk;
             state.stage = Stage::Started;
+            state.started = true;
         }
     }
 
@@ -213,8 +218,10 @@ impl Machine {
         self.next_index = self.next_index.max(item.index + 1);
         if let Some(state) = self.batch.find_mut(call_id) {
             state.stage = Stage::Recorded(status);
-            let (call, risk) = (state.call.clone(), state.risk());
-            self.guard.note(&call, risk, status);
+            if state.started {
+                let (call, risk) = (state.call.clone(), state.risk());
+                self.guard.note(&call, risk, status);
+            }
         }
     }
 

@@ -45,7 +45,7 @@ pub use self::effect::{
 };
 pub use self::fold::Found;
 pub use self::moment::Moment;
-pub use self::text::resume_note;
+pub use self::text::{INTERRUPTED_AFTER_START, resume_note};
 
 use self::calls::Batch;
 use self::duplicate::Guard;

@@ -2,7 +2,7 @@
 //!
 //! Receives readings from `session`; hands the machine everything that is not decided by it.
 
-use agentd_protocol::id::{CallId, ItemId};
+use agentd_protocol::id::{CallId, ItemId, TurnId};
 use agentd_protocol::time::Time;
 
 /// A moment. Two steps never share one.
@@ -30,6 +30,11 @@ impl Moment {
     /// A new item's id.
     pub fn item_id(&mut self) -> ItemId {
         ItemId::from_unique(self.unique())
+    }
+
+    /// A new turn's id.
+    pub fn turn_id(&mut self) -> TurnId {
+        TurnId::from_unique(self.unique())
     }
 
     /// A new call's id.

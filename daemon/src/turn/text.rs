@@ -11,7 +11,7 @@ pub(super) const INTERRUPTED_BEFORE_START: &str = "Tool execution was interrupte
      was recorded. This call must be retried if still needed.";
 
 /// The result of a call that had started when its turn was cut off.
-pub(super) const INTERRUPTED_AFTER_START: &str = "Tool execution was interrupted after it had \
+pub const INTERRUPTED_AFTER_START: &str = "Tool execution was interrupted after it had \
      started. It may have taken effect; its outcome is unknown. Check before you repeat it.";
 
 /// The result of a call in an iteration that was announced as the last.

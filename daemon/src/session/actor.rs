@@ -1,0 +1,317 @@
+//! A session's actor: one task that owns all of the session's state.
+//!
+//! It is three calls: [`Actor::next_input`], the only place that waits for several things;
+//! [`Actor::step`], which decides and waits for nothing; [`Actor::perform`], which commits, then
+//! answers, then acts. So what one session is told is done in the order told, and nobody sees
+//! what is not committed.
+//!
+//! Receives commands from its mailbox; hands appends to the journal and work to `perform`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agentd_protocol::daemon::ShutdownMode;
+use agentd_protocol::event::AbortReason;
+use agentd_protocol::id::{PromptId, SessionId, SubmissionId};
+use agentd_protocol::submission::{Op, SubmitParams};
+use sha2::{Digest, Sha256};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::Error;
+use super::command::{Command, Submitted};
+use super::input::{Done, Input, Known};
+use super::plan::{Answer, Chore, Plan};
+use super::registry::Retire;
+use super::services::Services;
+use super::state::{self, State};
+use super::submit::{self, Desk};
+use super::timers::{Timer, Timers};
+use super::work::Work;
+use crate::conversation::Window;
+use crate::store::{PromptRecord, PromptResolution};
+use crate::tools::ToolContext;
+use crate::turn;
+
+/// How long a session stays loaded with nothing to do.
+const IDLE: Duration = Duration::from_mins(1);
+
+/// How long text may stream before a commit holds it.
+const CHECKPOINT: Duration = Duration::from_millis(100);
+
+/// A session's actor.
+#[derive(Debug)]
+pub(super) struct Actor {
+    pub(super) services: Arc<Services>,
+    pub(super) session_id: SessionId,
+    pub(super) mailbox: mpsc::Receiver<Command>,
+    pub(super) retire: Retire,
+    pub(super) state: State,
+    pub(super) work: Work,
+    pub(super) timers: Timers,
+    /// The conversation as the model sees it; read when a turn needs it first.
+    pub(super) window: Option<Window>,
+    pub(super) context: Arc<ToolContext>,
+    /// Why the store cannot be written.
+    pub(super) broken: Option<crate::store::Error>,
+    /// The lease holds until then, in boot time.
+    pub(super) lease_until_ms: u64,
+    /// Which connection a submission was last sent on, where its end matters.
+    pub(super) attached: HashMap<SubmissionId, u64>,
+    /// One task for each of them.
+    pub(super) submitters: JoinSet<Done>,
+    /// It is over.
+    pub(super) done: bool,
+}
+
+impl Actor {
+    /// Works until the session is idle, deleted, or the daemon stops.
+    pub(super) async fn run(mut self) {
+        while !self.done {
+            self.set_timers();
+            let input = self.next_input().await;
+            let mut plan = Plan::new(self.services.clock.now());
+            self.step(input, &mut plan);
+            self.perform(plan).await;
+        }
+        self.let_go().await;
+    }
+
+    fn set_timers(&mut self) {
+        let unsaved = self.state.turn.as_ref().is_some_and(|turn| turn.machine.has_unsaved());
+        if unsaved {
+            self.timers.set_once(Timer::Checkpoint, CHECKPOINT);
+        } else {
+            self.timers.clear(Timer::Checkpoint);
+        }
+        if self.state.turn.is_none() && self.broken.is_none() {
+            self.timers.set_once(Timer::Idle, IDLE);
+        } else {
+            self.timers.clear(Timer::Idle);
+        }
+        if self.state.draining.is_some() && self.can_stop() {
+            self.timers.set(Timer::Idle, Duration::ZERO);
+        }
+    }
+
+    /// Whether an orderly stop need not wait for this session: nothing runs. A turn that waits
+    /// for people is suspended, not ended.
+    fn can_stop(&self) -> bool {
+        self.state.turn.as_ref().is_none_or(|turn| turn.machine.is_waiting())
+    }
+
+    /// The next input. Cancel-safe up to the look-up of a submission.
+    async fn next_input(&mut self) -> Input {
+        let command = tokio::select! {
+            biased;
+            // Before the timers: an actor does not retire with a command in its mailbox.
+            Some(command) = self.mailbox.recv() => command,
+            timer = self.timers.next() => return Input::Due(timer),
+            Some(Ok(done)) = self.submitters.join_next() => return Input::Done(done),
+            input = self.work.next() => return input,
+        };
+        match command {
+            Command::Submit(submitted) => self.look_up(submitted).await,
+            command => Input::Command(command),
+        }
+    }
+
+    /// What the store knows of a submission's id.
+    async fn look_up(&mut self, submitted: Box<Submitted>) -> Input {
+        let digest = digest(&submitted.params);
+        let id = &submitted.params.submission.id;
+        let known = match self.services.store.submission(&self.session_id, id).await {
+            Err(error) => Known::Failed(error),
+            Ok(Some((same, result))) if same == digest => Known::Same(result),
+            Ok(Some(_)) => Known::Other,
+            Ok(None) => match &submitted.params.submission.op {
+                Op::PermissionReply(reply) => self.look_up_prompt(&reply.prompt_id).await,
+                _ => Known::New,
+            },
+        };
+        Input::Submit { submitted, digest, known }
+    }
+
+    async fn look_up_prompt(&mut self, prompt_id: &PromptId) -> Known {
+        if self.state.session.prompts.iter().any(|prompt| prompt.prompt_id == *prompt_id) {
+            return Known::New;
+        }
+        match self.services.store.prompt(prompt_id).await {
+            Ok(Some(PromptRecord { resolved: Some(resolved), .. })) => {
+                let PromptResolution { decision, by, at } = resolved;
+                Known::Resolved { decision, by, at }
+            }
+            Ok(_) => Known::New,
+            Err(error) => Known::Failed(error),
+        }
+    }
+
+    /// Decides what follows from an input.
+    fn step(&mut self, input: Input, plan: &mut Plan) {
+        let mut moment = state::moment(&self.services);
+        match input {
+            Input::Submit { submitted, digest, known } => {
+                self.submit(*submitted, digest, known, plan, &mut moment);
+            }
+            Input::Command(command) => self.command(command, plan, &mut moment),
+            Input::Model(news) => self.model_news(news, plan, &mut moment),
+            Input::Output(chunk) => self.tool_output(chunk),
+            Input::Done(done) => self.task_done(done, plan, &mut moment),
+            Input::Due(timer) => self.due(timer, plan, &mut moment),
+        }
+        self.state.settle(plan, &self.services, &mut moment);
+    }
+
+    fn submit(
+        &mut self,
+        submitted: Submitted,
+        digest: String,
+        known: Known,
+        plan: &mut Plan,
+        moment: &mut turn::Moment,
+    ) {
+        let refusal = match known {
+            Known::New => match &self.broken {
+                Some(error) => Error::Store(error.clone()),
+                None => return self.submit_new(submitted, digest, plan, moment),
+            },
+            Known::Same(mut result) => {
+                self.watch_submitter(&submitted);
+                result.replayed = true;
+                plan.answer = Some(Answer::Submitted { reply: submitted.reply, result });
+                return;
+            }
+            Known::Other => Error::SubmissionConflict(submitted.params.submission.id.clone()),
+            Known::Resolved { decision, by, at } => Error::PromptResolved { decision, by, at },
+            Known::Failed(error) => Error::Store(error),
+        };
+        plan.answer = Some(Answer::Refused { reply: submitted.reply, error: refusal });
+    }
+
+    fn submit_new(
+        &mut self,
+        submitted: Submitted,
+        digest: String,
+        plan: &mut Plan,
+        moment: &mut turn::Moment,
+    ) {
+        let mut desk = Desk {
+            state: &mut self.state,
+            services: &self.services,
+            submitted: &submitted,
+            moment,
+            plan,
+        };
+        match submit::plan(&mut desk) {
+            Ok((disposition, turn_id)) => {
+                self.watch_submitter(&submitted);
+                plan.answer_submitted(submitted, digest, disposition, turn_id);
+            }
+            Err(error) => {
+                // A refusal writes nothing.
+                *plan = Plan::new(plan.now);
+                plan.answer = Some(Answer::Refused { reply: submitted.reply, error });
+            }
+        }
+    }
+
+    fn command(&mut self, command: Command, plan: &mut Plan, moment: &mut turn::Moment) {
+        match command {
+            Command::Update { params, reply } => self.update(*params, reply, plan),
+            Command::Delete { reply } => plan.chore = Some(Chore::Delete(reply)),
+            // A submission was looked up and came as such; loading has recovered.
+            Command::Submit(_) | Command::Recover => {}
+            Command::Drain(mode) => self.drain(mode, plan, moment),
+        }
+    }
+
+    fn drain(&mut self, mode: ShutdownMode, plan: &mut Plan, moment: &mut turn::Moment) {
+        self.state.draining = Some(mode);
+        let timeout = self.services.config.current().daemon.drain_timeout;
+        match mode {
+            ShutdownMode::Now => self.cancel(AbortReason::Shutdown, plan, moment),
+            ShutdownMode::Drain => self.timers.set(Timer::Drain, timeout),
+        }
+    }
+
+    /// Cancels the running turn, unless it waits for people while the daemon stops.
+    fn cancel(&mut self, reason: AbortReason, plan: &mut Plan, moment: &mut turn::Moment) {
+        if reason == AbortReason::Shutdown && self.can_stop() {
+            return;
+        }
+        self.tell_turn(turn::Input::Cancel { reason, by: None }, plan, moment);
+    }
+
+    /// Tells the running turn something and plans what follows.
+    pub(super) fn tell_turn(
+        &mut self,
+        input: turn::Input,
+        plan: &mut Plan,
+        moment: &mut turn::Moment,
+    ) {
+        if let Some(turn) = &mut self.state.turn {
+            let step = turn.machine.step(input, moment);
+            let turn_id = turn.machine.turn_id().clone();
+            plan.step(&turn_id, step);
+        }
+    }
+
+    fn task_done(&mut self, done: Done, plan: &mut Plan, moment: &mut turn::Moment) {
+        match done {
+            Done::Prepared { call_id, prepared } => {
+                self.call_prepared(call_id, prepared, plan, moment);
+            }
+            Done::Judged { call_id, judgement } => {
+                self.tell_turn(turn::Input::Judged { call_id, judgement }, plan, moment);
+            }
+            Done::Asked { call_id, prompt } => self.ask(call_id, prompt, plan, moment),
+            Done::Ran { call_id, outcome } => {
+                let input = turn::Input::Finished { call_id, outcome };
+                self.tell_turn(input, plan, moment);
+            }
+            Done::Gone { submission_id, connection } => {
+                self.submitter_gone(&submission_id, connection, plan, moment);
+            }
+        }
+    }
+
+    fn due(&mut self, timer: Timer, plan: &mut Plan, moment: &mut turn::Moment) {
+        match timer {
+            Timer::Checkpoint => self.tell_turn(turn::Input::CheckpointDue, plan, moment),
+            Timer::Retry => self.tell_turn(turn::Input::RetryDue, plan, moment),
+            Timer::StopTasks => self.work.abort(false),
+            Timer::StopProcesses => self.work.abort(true),
+            Timer::Expire => self.expire_prompts(plan, moment),
+            Timer::Drain => self.cancel(AbortReason::Shutdown, plan, moment),
+            Timer::Renew => plan.chore = Some(Chore::RenewLease),
+            Timer::Mend => plan.chore = Some(Chore::Mend),
+            Timer::Idle => self.done = self.can_stop() && self.retire.retire(&self.mailbox),
+        }
+    }
+
+    /// Gives back what a suspended turn leaves.
+    async fn let_go(self) {
+        let Some(epoch) = self.state.epoch else { return };
+        let released = self.services.store.release_lease(&self.session_id, epoch).await;
+        if let Err(error) = released {
+            tracing::warn!(session = %self.session_id, %error, "the lease was not given back");
+        }
+    }
+}
+
+/// SHA-256 of the parameters in canonical form: object keys in order, nothing absent.
+fn digest(params: &SubmitParams) -> String {
+    let value = serde_json::to_value(params).expect("parameters are plain JSON");
+    let mut hash = Sha256::new();
+    hash.update(value.to_string());
+    hex(&hash.finalize())
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes everything");
+        text
+    })
+}

@@ -1,0 +1,90 @@
+//! Making a session.
+//!
+//! Receives `session/create`; hands the store a checked session.
+
+use std::collections::BTreeMap;
+
+use agentd_protocol::daemon::DaemonEvent;
+use agentd_protocol::id::SessionId;
+use agentd_protocol::session::{CreateParams, Session, SessionState, Usage};
+use sha2::{Digest, Sha256};
+
+use super::Error;
+use super::actor::hex;
+use super::services::Services;
+use super::update::check_directory;
+use crate::store::NewSession;
+
+pub(super) async fn create(services: &Services, params: CreateParams) -> Result<Session, Error> {
+    check(services, &params)?;
+    let digest = digest(&params);
+    let config = services.config.current();
+    let now = services.clock.now();
+    let session = Session {
+        session_id: SessionId::from_unique(uuid::Uuid::now_v7().simple()),
+        title: params.title.unwrap_or_default(),
+        cwd: params.cwd,
+        model: params.model.or_else(|| config.model.clone()),
+        model_options: params.model_options,
+        permission_mode: params.permission_mode.unwrap_or(config.permission.mode),
+        state: SessionState::Idle,
+        created_at: now,
+        updated_at: now,
+        head_seq: 0,
+        item_count: 0,
+        usage: Usage::default(),
+        limits: params.limits.unwrap_or_default().or(config.limits),
+        queue: Vec::new(),
+        queue_held: false,
+        roots: params.roots.unwrap_or_default(),
+        prompts: Vec::new(),
+        active_turn_id: None,
+        lease: None,
+        labels: params.labels.unwrap_or_default(),
+        parent_id: params.parent_id,
+        archived: false,
+    };
+    let new = NewSession {
+        session,
+        env: params.env.unwrap_or_default(),
+        env_mode: params.env_mode.unwrap_or_default(),
+        key: params.key,
+        digest,
+    };
+    let created = services.store.create_session(new).await.map_err(Error::from_store)?;
+    if !created.replayed {
+        let session = Box::new(created.session.clone());
+        services.tell(DaemonEvent::SessionCreated { session });
+    }
+    Ok(created.session)
+}
+
+fn check(services: &Services, params: &CreateParams) -> Result<(), Error> {
+    check_directory(&params.cwd, "cwd")?;
+    for (place, root) in params.roots.iter().flatten().enumerate() {
+        check_directory(root, &format!("roots[{place}]"))?;
+    }
+    if let Some(model) = &params.model {
+        services.providers().get(model).map_err(Error::from_select)?;
+    }
+    check_env(params.env.as_ref())
+}
+
+fn check_env(env: Option<&BTreeMap<String, String>>) -> Result<(), Error> {
+    let wrong = env.into_iter().flatten().find(|(name, value)| {
+        name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
+    });
+    match wrong {
+        Some((name, _)) => Err(Error::InvalidParams {
+            field: "env".to_owned(),
+            message: format!("{name:?} cannot be an environment variable"),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// SHA-256 of the parameters in canonical form.
+fn digest(params: &CreateParams) -> String {
+    let value = serde_json::to_value(params).expect("parameters are plain JSON");
+    hex(&Sha256::digest(value.to_string()))
+}

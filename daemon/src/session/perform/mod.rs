@@ -1,0 +1,210 @@
+//! Performing a plan: commit, then answer, then act.
+//!
+//! One function per action, in the file of its kind. What a plan records is one transaction; if
+//! it fails, nothing of the plan happens and the session is read again from the store.
+//!
+//! Receives plans from the actor; hands appends to the journal, requests to the provider, calls
+//! to the tools.
+
+mod model;
+mod permission;
+mod submitter;
+mod tool;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agentd_protocol::daemon::DaemonEvent;
+use agentd_protocol::event::{Event, EventBody};
+
+use super::Error;
+use super::actor::Actor;
+use super::plan::{Answer, Chore, Plan};
+use super::recovery::Why;
+use super::timers::Timer;
+use super::work::Work;
+use crate::store::{self, Append, Appended, LeaseUse};
+use crate::turn::Action;
+
+/// Between two tries to write a store that failed.
+const MEND: Duration = Duration::from_secs(1);
+
+impl Actor {
+    pub(super) async fn perform(&mut self, mut plan: Plan) {
+        match plan.chore.take() {
+            Some(Chore::Mend) => return self.mend().await,
+            Some(Chore::Delete(reply)) => return self.delete(reply).await,
+            Some(Chore::RenewLease) => self.renew_lease().await,
+            None => {}
+        }
+        if plan.is_written() {
+            let answer = plan.answer.take();
+            if let Err(error) = self.commit(&mut plan, answer).await {
+                return self.commit_failed(error).await;
+            }
+        } else if let Some(answer) = plan.answer {
+            answer.give(&self.state.session);
+        }
+        for action in plan.actions {
+            self.act(action).await;
+        }
+    }
+
+    /// One transaction. Whoever waits is told how it went.
+    async fn commit(
+        &mut self,
+        plan: &mut Plan,
+        answer: Option<Answer>,
+    ) -> Result<(), store::Error> {
+        plan.answer = answer;
+        plan.number(self.state.session.head_seq);
+        let ends_turn = plan.ends_turn();
+        let append = Append {
+            session_id: self.session_id.clone(),
+            expected_head: self.state.session.head_seq,
+            lease: match self.state.epoch {
+                Some(epoch) => LeaseUse::Held { epoch },
+                None => LeaseUse::Take { by_force: false },
+            },
+            release: self.state.is_at_rest(),
+            events: std::mem::take(&mut plan.events),
+            rows: std::mem::take(&mut plan.rows),
+        };
+        let release = append.release;
+        match self.services.journal.append(append).await {
+            Ok(appended) => {
+                self.committed(&appended, release, ends_turn);
+                if let Some(answer) = plan.answer.take() {
+                    answer.give(&self.state.session);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                if let Some(answer) = plan.answer.take() {
+                    answer.refuse(Error::from_store(error.clone()));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn committed(&mut self, appended: &Appended, released: bool, ends_turn: bool) {
+        if ends_turn {
+            self.work_over();
+        }
+        self.state.commit(&appended.events);
+        for event in &appended.events {
+            self.note(event);
+        }
+        self.state.session.head_seq = appended.head;
+        if released {
+            self.state.epoch = None;
+            self.timers.clear(Timer::Renew);
+        } else {
+            let first = self.state.epoch.replace(appended.epoch).is_none();
+            if first {
+                self.lease_renewed();
+            }
+        }
+    }
+
+    /// What this daemon keeps beside the store follows each committed event.
+    fn note(&mut self, event: &Event) {
+        if let Some(window) = &mut self.window {
+            if let Some(item) = event.body.item() {
+                window.push(Arc::new(item.clone()));
+            } else if let EventBody::ToolStarted { call_id, .. } = &event.body {
+                window.call_started(call_id.clone());
+            }
+        }
+        match &event.body {
+            EventBody::PermissionRequested { prompt } => {
+                let prompt_id = prompt.prompt_id.clone();
+                self.services.open_prompts.add(prompt_id, self.session_id.clone());
+            }
+            EventBody::PermissionResolved(resolved) => {
+                self.services.open_prompts.remove(&resolved.prompt_id);
+                self.prompt_resolved(resolved);
+            }
+            EventBody::SessionState { state, .. } => {
+                let session_id = self.session_id.clone();
+                self.services.tell(DaemonEvent::SessionState { session_id, state: *state });
+            }
+            EventBody::SessionUpdated { .. } => {
+                let session = Box::new(self.state.session.clone());
+                self.services.tell(DaemonEvent::SessionChanged { session });
+            }
+            _ => {}
+        }
+    }
+
+    /// Throws the work of a turn away.
+    pub(super) fn work_over(&mut self) {
+        self.work.cancel.cancel();
+        self.work = Work::new();
+        for timer in [Timer::Retry, Timer::StopTasks, Timer::StopProcesses, Timer::Expire] {
+            self.timers.clear(timer);
+        }
+    }
+
+    async fn act(&mut self, action: Action) {
+        match action {
+            Action::Request { attempt, .. } => self.request(attempt).await,
+            Action::StopRequest => self.work.model = None,
+            Action::Progress(progress) => {
+                self.services.journal.progress(&self.session_id, progress);
+            }
+            Action::Prepare { call_id } => self.prepare(call_id),
+            Action::Judge { call_id } => self.judge(call_id),
+            Action::Run { call_id } => self.run_call(call_id).await,
+            Action::StopTools => self.stop_tools(),
+            Action::WaitRetry { delay_ms } => {
+                self.work.model = None;
+                self.timers.set(Timer::Retry, Duration::from_millis(delay_ms));
+            }
+        }
+    }
+
+    /// A transaction failed: nothing of its plan happened.
+    async fn commit_failed(&mut self, error: store::Error) {
+        tracing::warn!(session = %self.session_id, %error, "a session's transaction failed");
+        match error {
+            store::Error::LeaseLost | store::Error::LeaseHeld(_) => self.lose_lease().await,
+            // Somebody else had the session meanwhile: start from what is there now.
+            store::Error::HeadMoved { .. } => {
+                self.stop_working();
+                self.follow().await;
+            }
+            error => {
+                self.stop_working();
+                self.services.journal.store_failed(&self.session_id, &error.to_string());
+                self.broken = Some(error);
+                self.timers.set(Timer::Mend, MEND);
+            }
+        }
+    }
+
+    /// Another process has the session: work ends, nothing is written, watchers follow the log.
+    pub(super) async fn lose_lease(&mut self) {
+        self.stop_working();
+        let session = self.services.store.session(&self.session_id).await.ok();
+        let holder = session.and_then(|session| session.lease);
+        self.services.journal.detached(&self.session_id, holder);
+        self.follow().await;
+    }
+
+    fn stop_working(&mut self) {
+        self.work_over();
+        self.state.turn = None;
+        self.window = None;
+    }
+
+    /// Tries the store again; the turn that failed with it gets its terminal event.
+    async fn mend(&mut self) {
+        let Some(cause) = self.broken.take() else { return };
+        if let Err(error) = Box::pin(self.take_up(Why::StoreFailed(cause))).await {
+            self.broken = Some(error);
+            self.timers.set(Timer::Mend, MEND);
+        }
+    }
+}

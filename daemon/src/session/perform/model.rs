@@ -1,0 +1,203 @@
+//! Requests: the view of the conversation goes out, the model's stream comes in.
+//!
+//! Receives the machine's wish for an answer; hands the provider a request and the machine news.
+
+use std::sync::Arc;
+
+use agentd_protocol::event::{RetryCause, TurnError, TurnErrorCode};
+use agentd_protocol::progress::DeltaKind;
+use agentd_protocol::session::{ItemsParams, Usage};
+use agentd_protocol::time::Time;
+
+use super::super::actor::Actor;
+use super::super::plan::Plan;
+use crate::conversation::Window;
+use crate::provider::retry::{RetryPolicy, Verdict};
+use crate::provider::{ModelError, ModelEvent, Provider, Request, Selected, ToolDefinition};
+use crate::store;
+use crate::tools::Tools;
+use crate::turn::{self, Moment, Retry, StreamInput};
+
+/// Items read at once when the view is made anew.
+const PAGE: u32 = 500;
+
+impl Actor {
+    /// Sends the request for the item that was booked.
+    pub(super) async fn request(&mut self, attempt: u32) {
+        self.work.attempt = attempt;
+        let Some(turn) = &self.state.turn else { return };
+        let selected = self.services.providers().get(&turn.model);
+        let stream = match selected {
+            Ok(selected) => {
+                self.stream(selected).await.map_err(|error| fault(TurnErrorCode::Store, &error))
+            }
+            Err(error) => Err(fault(TurnErrorCode::ProviderRefused, &error)),
+        };
+        self.work.model =
+            Some(stream.unwrap_or_else(|error| Box::pin(futures_util::stream::iter([Err(error)]))));
+    }
+
+    async fn stream(
+        &mut self,
+        selected: Selected,
+    ) -> Result<crate::provider::ModelStream, store::Error> {
+        if self.window.is_none() {
+            self.window = Some(self.read_window().await?);
+        }
+        let window = self.window.get_or_insert_default();
+        let Selected { provider, name, .. } = selected;
+        let key = provider.encoding_key(&name);
+        let messages = window.messages(&key, provider.separator(), &mut |answers, segment| {
+            provider.encode(&name, answers, segment)
+        });
+        let tools = self.encoded_tools(key, provider.as_ref());
+        let options = self.state.session.model_options.clone().unwrap_or_default();
+        Ok(provider.stream(Request { model: name, options, messages, tools }))
+    }
+
+    /// The tools are encoded once a turn, so that a turn's requests have the same prefix.
+    fn encoded_tools(&mut self, key: String, provider: &dyn Provider) -> bytes::Bytes {
+        match &self.work.tools {
+            Some((kept, tools)) if *kept == key => tools.clone(),
+            _ => {
+                let tools = provider.encode_tools(&definitions(&self.services.tools));
+                self.work.tools = Some((key, tools.clone()));
+                tools
+            }
+        }
+    }
+
+    async fn read_window(&mut self) -> Result<Window, store::Error> {
+        let mut window = Window::new();
+        let mut after = None;
+        loop {
+            let page = ItemsParams {
+                session_id: self.session_id.clone(),
+                after,
+                before: None,
+                limit: Some(PAGE),
+            };
+            let page = self.services.store.items(page).await?;
+            for item in page.items {
+                window.push(Arc::new(item));
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(window);
+            }
+        }
+    }
+
+    /// What the model's stream says, in the machine's words.
+    pub(in super::super) fn model_news(
+        &mut self,
+        news: Option<Result<ModelEvent, ModelError>>,
+        plan: &mut Plan,
+        moment: &mut Moment,
+    ) {
+        let ended =
+            !matches!(news, Some(Ok(ref event)) if !matches!(event, ModelEvent::End { .. }));
+        if ended {
+            self.work.model = None;
+        }
+        let input = match news {
+            None => self.broken_stream(silent_end()),
+            Some(Err(error)) => self.broken_stream(error),
+            Some(Ok(ModelEvent::Text(text))) => StreamInput::Delta { kind: DeltaKind::Text, text },
+            Some(Ok(ModelEvent::Reasoning(text))) => {
+                StreamInput::Delta { kind: DeltaKind::Reasoning, text }
+            }
+            Some(Ok(ModelEvent::Call(call))) => StreamInput::Call {
+                provider_call_id: call.provider_call_id,
+                name: call.name,
+                arguments: call.arguments,
+            },
+            Some(Ok(ModelEvent::Usage(usage))) => StreamInput::Usage(self.priced(usage)),
+            Some(Ok(ModelEvent::End { finish_reason, continues })) => {
+                StreamInput::End { finish_reason, continues }
+            }
+        };
+        self.tell_turn(turn::Input::Stream(input), plan, moment);
+    }
+
+    fn priced(&self, usage: Usage) -> Usage {
+        let Some(turn) = &self.state.turn else { return usage };
+        match self.services.providers().get(&turn.model) {
+            Ok(selected) => selected.facts.priced(usage),
+            Err(_) => usage,
+        }
+    }
+
+    fn broken_stream(&self, error: ModelError) -> StreamInput {
+        let attempts = self.work.attempt;
+        let (retry, retry_at) = match self.retry_policy().map(|policy| {
+            (policy.decide(&error, attempts, fastrand::f64()), policy.max_retries + 1)
+        }) {
+            Some((Verdict::Retry(delay), max_attempts)) => {
+                let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+                (Some(Retry { delay_ms, max_attempts, cause: cause(&error) }), None)
+            }
+            Some((Verdict::Stop { retry_after }, _)) => (None, retry_after),
+            None => (None, None),
+        };
+        let retry_at = retry_at.map(|wait| {
+            let wait = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+            let now = self.services.clock.now().unix_millis();
+            Time::from_unix_millis(now.saturating_add(wait))
+        });
+        let error = TurnError {
+            code: error.code,
+            message: error.message,
+            retryable: error.retryable,
+            status: error.status,
+            provider_code: error.provider_code,
+            attempts,
+            retry_at,
+        };
+        StreamInput::Broken { error, retry }
+    }
+
+    fn retry_policy(&self) -> Option<RetryPolicy> {
+        let turn = self.state.turn.as_ref()?;
+        self.services.providers().get(&turn.model).ok().map(|selected| selected.retry)
+    }
+}
+
+fn cause(error: &ModelError) -> RetryCause {
+    RetryCause { code: error.code, message: error.message.clone(), status: error.status }
+}
+
+fn definitions(tools: &Tools) -> Vec<ToolDefinition> {
+    tools
+        .specs()
+        .map(|spec| ToolDefinition {
+            name: spec.name.clone(),
+            description: spec.description.clone(),
+            input_schema: spec.input_schema.clone(),
+        })
+        .collect()
+}
+
+/// A stream ended without a word: providers end with an end or an error.
+fn silent_end() -> ModelError {
+    ModelError {
+        code: TurnErrorCode::BadResponse,
+        message: "the provider's stream ended without its end".to_owned(),
+        retryable: true,
+        status: None,
+        provider_code: None,
+        retry_after: None,
+    }
+}
+
+/// No request could be sent.
+fn fault(code: TurnErrorCode, error: &dyn std::error::Error) -> ModelError {
+    ModelError {
+        code,
+        message: error.to_string(),
+        retryable: false,
+        status: None,
+        provider_code: None,
+        retry_after: None,
+    }
+}

@@ -1,0 +1,145 @@
+//! Prompts: made with a preview, asked, answered by nobody where nobody can be asked, expired.
+//!
+//! Receives the policy's wish to ask; hands the machine prompts and their ends.
+
+use std::time::Duration;
+
+use agentd_protocol::event::Resolved;
+use agentd_protocol::id::{CallId, PromptId};
+use agentd_protocol::permission::{Prompt, Resolution, RuleInForce, RuleOrigin, Scope, Suggestion};
+use agentd_protocol::submission::OnPrompt;
+
+use super::super::actor::Actor;
+use super::super::input::Done;
+use super::super::plan::Plan;
+use super::super::timers::Timer;
+use super::super::work::PreparedCall;
+use crate::permission::Policy;
+use crate::turn::{self, Judgement, Moment};
+
+/// What the record says where nobody could be asked.
+const NOBODY: &str = "nobody could be asked: allow it beforehand by a rule or a mode, or run \
+where somebody can answer";
+
+impl Actor {
+    /// The policy in force for this session.
+    pub(super) fn policy(&self) -> Policy {
+        let config = self.services.config.current();
+        let configured = config.permission.rules.iter().map(|rule| RuleInForce {
+            rule_id: "rule_config".into(),
+            rule: rule.clone(),
+            scope: Scope::Always,
+            origin: RuleOrigin::User,
+        });
+        Policy {
+            mode: self.state.session.permission_mode,
+            rules: configured.chain(self.state.rules.iter().cloned()).collect(),
+        }
+    }
+
+    /// Makes a prompt; its preview may read files.
+    pub(super) fn prompt(
+        &mut self,
+        call: PreparedCall,
+        reason: &str,
+        suggestions: Vec<Suggestion>,
+    ) {
+        let Some(turn) = &self.state.turn else { return };
+        let now = self.services.clock.now();
+        let expires_at = self.prompt_timeout().map(|timeout| {
+            let timeout = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
+            agentd_protocol::time::Time::from_unix_millis(now.unix_millis().saturating_add(timeout))
+        });
+        let mut prompt = Box::new(Prompt {
+            prompt_id: PromptId::from_unique(uuid::Uuid::new_v4().simple()),
+            session_id: self.session_id.clone(),
+            turn_id: turn.machine.turn_id().clone(),
+            call_id: call.subject.call_id.clone(),
+            tool: call.subject.tool.clone(),
+            summary: call.prepared.summary.clone(),
+            risk: call.prepared.risk,
+            arguments: call.subject.arguments.clone(),
+            preview: None,
+            suggestions,
+            requested_at: now,
+            expires_at,
+        });
+        tracing::debug!(call = %prompt.call_id, reason, "a call is asked about");
+        let context = std::sync::Arc::clone(&self.context);
+        self.work.ask(call.subject.call_id.clone(), move || {
+            prompt.preview = call.tool.preview(&call.subject.arguments, &context);
+            Done::Asked { call_id: prompt.call_id.clone(), prompt }
+        });
+    }
+
+    fn prompt_timeout(&self) -> Option<Duration> {
+        self.services.config.current().permission.timeout
+    }
+
+    /// Asks; and answers at once where nobody can be asked.
+    pub(in super::super) fn ask(
+        &mut self,
+        call_id: CallId,
+        prompt: Box<Prompt>,
+        plan: &mut Plan,
+        moment: &mut Moment,
+    ) {
+        let prompt_id = prompt.prompt_id.clone();
+        let judgement = Judgement::Ask(prompt);
+        self.tell_turn(turn::Input::Judged { call_id, judgement }, plan, moment);
+        if self.nobody_to_ask() {
+            let resolved = resolved(prompt_id, Resolution::Deny, Some(NOBODY.to_owned()));
+            let input = turn::Input::Answered { resolved, interrupt: false };
+            self.tell_turn(input, plan, moment);
+        } else if let Some(timeout) = self.prompt_timeout() {
+            self.timers.set_once(Timer::Expire, timeout);
+        }
+    }
+
+    fn nobody_to_ask(&self) -> bool {
+        let Some(turn) = &self.state.turn else { return false };
+        turn.params.on_prompt == OnPrompt::Deny
+            && !self
+                .services
+                .watchers
+                .has_other(&self.session_id, turn.connection.unwrap_or(u64::MAX))
+    }
+
+    /// Ends the prompts whose time is over and sets the timer for the next one.
+    pub(in super::super) fn expire_prompts(&mut self, plan: &mut Plan, moment: &mut Moment) {
+        let now = moment.now;
+        let prompts = self.state.session.prompts.clone();
+        let expiring = prompts.iter().filter_map(|p| Some((p, p.expires_at?)));
+        let (over, open): (Vec<_>, Vec<_>) = expiring.partition(|(_, at)| *at <= now);
+        for (prompt, _) in over {
+            let resolved = resolved(prompt.prompt_id.clone(), Resolution::Expired, None);
+            let input = turn::Input::Answered { resolved, interrupt: false };
+            self.tell_turn(input, plan, moment);
+        }
+        if let Some(next) = open.iter().map(|(_, at)| *at).min() {
+            let wait = u64::try_from(next.unix_millis() - now.unix_millis()).unwrap_or(0);
+            self.timers.set(Timer::Expire, Duration::from_millis(wait));
+        }
+    }
+
+    /// A rule that an answer carried is in force from now on.
+    pub(super) fn prompt_resolved(&mut self, resolved: &Resolved) {
+        let (Some(rule), Some(scope)) = (&resolved.rule, resolved.scope) else { return };
+        self.state.rules.push(RuleInForce {
+            rule_id: agentd_protocol::id::RuleId::from_unique(
+                resolved.prompt_id.as_str().trim_start_matches(PromptId::PREFIX),
+            ),
+            rule: rule.clone(),
+            scope,
+            origin: if scope == Scope::Session {
+                RuleOrigin::Session
+            } else {
+                RuleOrigin::Remembered
+            },
+        });
+    }
+}
+
+fn resolved(prompt_id: PromptId, decision: Resolution, message: Option<String>) -> Resolved {
+    Resolved { prompt_id, decision, scope: None, rule: None, message, by: None }
+}

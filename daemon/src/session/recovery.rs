@@ -1,0 +1,227 @@
+//! Taking up a session: from the store at its actor's start, after a crash, after a failure.
+//!
+//! Before anything else is admitted, an open turn is either taken up in place (it waited for
+//! people and nothing that may have changed anything was running) or closed with its one terminal
+//! event.
+//!
+//! Receives what the store holds; hands the actor its state and a plan for the open turn.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use agentd_protocol::event::{TurnError, TurnErrorCode};
+use agentd_protocol::id::SessionId;
+use agentd_protocol::item::Part;
+use agentd_protocol::submission::{Op, SubmitParams};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::actor::Actor;
+use super::command::Command;
+use super::plan::Plan;
+use super::registry::Retire;
+use super::services::Services;
+use super::state::{self, State, Turn};
+use super::timers::Timers;
+use super::work::Work;
+use crate::knowledge;
+use crate::store::{self, LoadedSession, OpenTurn};
+use crate::tools::{FileSeen, FilesSeen, ToolContext, environment};
+use crate::turn::{self, Found, Machine, Moment};
+
+/// Why a session is taken up.
+#[derive(Debug, Clone)]
+pub(super) enum Why {
+    /// Its actor starts.
+    Start,
+    /// The store failed under its turn, and may work again.
+    StoreFailed(store::Error),
+}
+
+impl Actor {
+    /// An actor for this session, its open turn taken up.
+    pub(super) async fn start(
+        services: Arc<Services>,
+        session_id: SessionId,
+        mailbox: mpsc::Receiver<Command>,
+        retire: Retire,
+    ) -> Result<Self, (store::Error, mpsc::Receiver<Command>)> {
+        let loaded = match services.store.load(&session_id).await {
+            Ok(loaded) => loaded,
+            Err(error) => return Err((error, mailbox)),
+        };
+        let context = context(&services, &loaded);
+        let timers = Timers::new(services.clock.clone());
+        let open_turn = loaded.open_turn.clone();
+        let state = read_state(&services, loaded).await;
+        let mut actor = Self {
+            services,
+            session_id,
+            mailbox,
+            retire,
+            state,
+            work: Work::new(),
+            timers,
+            window: None,
+            context,
+            broken: None,
+            lease_until_ms: 0,
+            attached: HashMap::new(),
+            submitters: JoinSet::new(),
+            done: false,
+        };
+        actor.take_up_turn(open_turn, &Why::Start).await;
+        Ok(actor)
+    }
+
+    /// Reads the session anew and takes its open turn up.
+    pub(super) async fn take_up(&mut self, why: Why) -> Result<(), store::Error> {
+        let open_turn = self.read_again().await?;
+        self.take_up_turn(open_turn, &why).await;
+        Ok(())
+    }
+
+    /// Reads the session anew and leaves its turn to whoever runs it now.
+    pub(super) async fn follow(&mut self) {
+        if let Err(error) = self.read_again().await {
+            tracing::warn!(session = %self.session_id, %error, "the session cannot be read");
+            self.done = true;
+        }
+        self.state.epoch = None;
+    }
+
+    async fn read_again(&mut self) -> Result<Option<OpenTurn>, store::Error> {
+        let loaded = self.services.store.load(&self.session_id).await?;
+        let open_turn = loaded.open_turn.clone();
+        self.context = context(&self.services, &loaded);
+        self.state = read_state(&self.services, loaded).await;
+        Ok(open_turn)
+    }
+
+    /// Takes an open turn up, or lets the queue go where there is none.
+    async fn take_up_turn(&mut self, open_turn: Option<OpenTurn>, why: &Why) {
+        let mut moment = state::moment(&self.services);
+        let mut plan = Plan::new(moment.now);
+        if let Some(open) = open_turn {
+            self.restore(open, &mut moment);
+            let input = match why {
+                Why::Start => turn::Input::TakeUp,
+                Why::StoreFailed(error) => turn::Input::Fail(store_error(error)),
+            };
+            self.tell_turn(input, &mut plan, &mut moment);
+            plan.needs_lease = true;
+        } else if !self.state.held {
+            self.state.start_next(&mut plan, &self.services, &mut moment);
+        }
+        for prompt in &self.state.session.prompts {
+            self.services.open_prompts.add(prompt.prompt_id.clone(), self.session_id.clone());
+        }
+        self.expire_prompts(&mut plan, &mut moment);
+        self.state.settle(&mut plan, &self.services, &mut moment);
+        Box::pin(self.perform(plan)).await;
+    }
+
+    fn restore(&mut self, open: OpenTurn, moment: &mut Moment) {
+        let OpenTurn { turn_id, params, events, in_flight } = open;
+        let steered: Vec<SubmitParams> = std::mem::take(&mut self.state.steered);
+        let model = started_with(&events).unwrap_or_default();
+        let facts = self.services.providers().get(&model).map(|found| found.facts);
+        let facts = facts.unwrap_or_default();
+        let start = self.state.start(&self.services, turn_id, &params, &model, &facts);
+        let found = Found { events, in_flight, steered: contents(&steered) };
+        let machine = Machine::restore(start, found, moment);
+        let steered = steered.into_iter().map(|p| (p.submission.id.clone(), p)).collect();
+        self.state.turn = Some(Turn { machine, params, steered, connection: None, model });
+    }
+}
+
+fn started_with(events: &[agentd_protocol::event::Event]) -> Option<String> {
+    events.iter().find_map(|event| match &event.body {
+        agentd_protocol::event::EventBody::TurnStarted { model, .. } => Some(model.clone()),
+        _ => None,
+    })
+}
+
+fn contents(steered: &[SubmitParams]) -> Vec<(agentd_protocol::id::SubmissionId, Vec<Part>)> {
+    steered
+        .iter()
+        .filter_map(|params| match &params.submission.op {
+            Op::UserInput { content, .. } => {
+                Some((params.submission.id.clone(), content.clone().into_parts()))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+fn store_error(error: &store::Error) -> TurnError {
+    TurnError {
+        code: TurnErrorCode::Store,
+        message: format!("the turn was cut off since the store could not be written: {error}"),
+        retryable: true,
+        status: None,
+        provider_code: None,
+        attempts: 1,
+        retry_at: None,
+    }
+}
+
+fn context(services: &Services, loaded: &LoadedSession) -> Arc<ToolContext> {
+    let session = &loaded.session;
+    let config = services.config.current();
+    let env = environment::of_session(
+        services.environment.clone(),
+        &loaded.env,
+        loaded.env_mode,
+        &config.tools,
+    );
+    let seen = loaded
+        .files_seen
+        .iter()
+        .map(|(path, sha256)| FileSeen { path: PathBuf::from(path), sha256: sha256.clone() });
+    Arc::new(ToolContext {
+        session_id: session.session_id.clone(),
+        cwd: PathBuf::from(&session.cwd),
+        roots: session.roots.iter().map(PathBuf::from).collect(),
+        env: Arc::new(env),
+        outputs_dir: services.store.outputs_dir(&session.session_id),
+        files: Arc::new(FilesSeen::new(seen)),
+        config: Arc::new(config.tools.clone()),
+    })
+}
+
+async fn read_state(services: &Arc<Services>, loaded: LoadedSession) -> State {
+    let LoadedSession { session, queue, steered, last_end, epoch, next_item_index, .. } = loaded;
+    let system = match session.item_count {
+        0 => system_item(services, &session.cwd).await,
+        _ => None,
+    };
+    let rules = services.store.rules(Some(&session.session_id)).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "remembered rules cannot be read");
+        Vec::new()
+    });
+    State {
+        held: session.queue_held,
+        told: (session.state, session.queue_held),
+        session,
+        queue: queue.into(),
+        steered,
+        turn: None,
+        next_index: next_item_index,
+        last_end,
+        hold_next: false,
+        epoch,
+        system,
+        rules,
+        draining: *services.draining.borrow(),
+    }
+}
+
+async fn system_item(services: &Services, cwd: &str) -> Option<Vec<Part>> {
+    let (cwd, now) = (PathBuf::from(cwd), services.clock.now());
+    tokio::task::spawn_blocking(move || knowledge::system_text(&cwd, now))
+        .await
+        .ok()
+        .map(|text| vec![Part::text(text)])
+}

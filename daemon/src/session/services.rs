@@ -1,0 +1,141 @@
+//! What every session's actor works with.
+//!
+//! Receives the parts from `boot`; hands them to actors and to the registry.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agentd_protocol::daemon::{DaemonEvent, Role, ShutdownMode};
+use agentd_protocol::id::{PromptId, SessionId};
+use tokio::sync::{broadcast, watch};
+
+use crate::clock::Clock;
+use crate::config;
+use crate::journal::Journal;
+use crate::provider::Providers;
+use crate::store::Store;
+use crate::tools::Tools;
+
+/// News of sessions that a slow `daemon/subscribe` may be behind; older news is told as missed.
+const DAEMON_EVENTS: usize = 256;
+
+/// The parts. One per daemon, shared by all sessions.
+#[derive(Debug)]
+pub struct Services {
+    /// Reads.
+    pub store: Store,
+    /// Writes and watching.
+    pub journal: Journal,
+    /// The configuration in force.
+    pub config: config::Handle,
+    /// The tools.
+    pub tools: Tools,
+    /// The clock.
+    pub clock: Clock,
+    /// The daemon's own environment.
+    pub environment: BTreeMap<String, String>,
+    /// How far a stop has got.
+    pub draining: watch::Sender<Option<ShutdownMode>>,
+    /// News for `daemon/subscribe`.
+    pub daemon_events: broadcast::Sender<Arc<DaemonEvent>>,
+    /// Who watches what.
+    pub watchers: Watchers,
+    /// Which session an open prompt belongs to.
+    pub open_prompts: OpenPrompts,
+    providers: Mutex<(Arc<config::Config>, Arc<Providers>)>,
+}
+
+impl Services {
+    /// The parts, put together.
+    pub fn new(
+        store: Store,
+        config: config::Handle,
+        tools: Tools,
+        clock: Clock,
+        environment: BTreeMap<String, String>,
+    ) -> Self {
+        let current = config.current();
+        let providers = Arc::new(Providers::new(&current, &clock));
+        Self {
+            journal: Journal::new(store.clone()),
+            store,
+            config,
+            tools,
+            clock,
+            environment,
+            draining: watch::Sender::new(None),
+            daemon_events: broadcast::Sender::new(DAEMON_EVENTS),
+            watchers: Watchers::default(),
+            open_prompts: OpenPrompts::default(),
+            providers: Mutex::new((current, providers)),
+        }
+    }
+
+    /// The providers of the configuration in force.
+    pub fn providers(&self) -> Arc<Providers> {
+        let current = self.config.current();
+        let mut kept = self.providers.lock().unwrap_or_else(PoisonError::into_inner);
+        if !Arc::ptr_eq(&kept.0, &current) {
+            let providers = Arc::new(Providers::new(&current, &self.clock));
+            *kept = (current, providers);
+        }
+        Arc::clone(&kept.1)
+    }
+
+    /// Tells those who watch the daemon.
+    pub fn tell(&self, event: DaemonEvent) {
+        // Nobody may be listening.
+        let _ = self.daemon_events.send(Arc::new(event));
+    }
+}
+
+/// Which connections watch a session and could answer its prompts.
+#[derive(Debug, Default)]
+pub struct Watchers(Mutex<BTreeSet<(SessionId, u64)>>);
+
+impl Watchers {
+    pub(super) fn add(&self, session_id: &SessionId, connection: u64, role: Role) {
+        if role == Role::Controller {
+            self.lock().insert((session_id.clone(), connection));
+        }
+    }
+
+    pub(super) fn remove(&self, session_id: &SessionId, connection: u64) {
+        self.lock().remove(&(session_id.clone(), connection));
+    }
+
+    /// Whether a controller other than `connection` watches.
+    pub(super) fn has_other(&self, session_id: &SessionId, connection: u64) -> bool {
+        let from = (session_id.clone(), 0);
+        self.lock()
+            .range(from..)
+            .take_while(|(watched, _)| watched == session_id)
+            .any(|(_, watcher)| *watcher != connection)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<(SessionId, u64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Open prompts by id, so that an answer finds its session's mailbox at once.
+#[derive(Debug, Default)]
+pub struct OpenPrompts(Mutex<BTreeMap<PromptId, SessionId>>);
+
+impl OpenPrompts {
+    pub(super) fn add(&self, prompt_id: PromptId, session_id: SessionId) {
+        self.lock().insert(prompt_id, session_id);
+    }
+
+    pub(super) fn remove(&self, prompt_id: &PromptId) {
+        self.lock().remove(prompt_id);
+    }
+
+    pub(super) fn session(&self, prompt_id: &PromptId) -> Option<SessionId> {
+        self.lock().get(prompt_id).cloned()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<PromptId, SessionId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

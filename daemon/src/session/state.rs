@@ -1,0 +1,274 @@
+//! What an actor knows of its session, and how a turn begins and what follows its end.
+//!
+//! All of it is in the store as well; it is read once and then brought up to each commit. Nothing
+//! here waits, writes or reads.
+//!
+//! Receives committed events; hands plans what belongs at a turn's two ends.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use agentd_protocol::daemon::ShutdownMode;
+use agentd_protocol::event::{AbortReason, Event, EventBody};
+use agentd_protocol::id::{SubmissionId, TurnId};
+use agentd_protocol::item::{Origin, Part};
+use agentd_protocol::permission::RuleInForce;
+use agentd_protocol::session::{Session, SessionState};
+use agentd_protocol::submission::{Op, SubmitParams};
+use agentd_protocol::view::session as view;
+
+use super::Error;
+use super::plan::Plan;
+use super::services::Services;
+use crate::config::Duplicates;
+use crate::provider::ModelFacts;
+use crate::store::QueuedInput;
+use crate::turn::{DuplicateRule, Input, Machine, Moment, Opening, Settings, Start};
+
+/// The session as its actor sees it.
+#[derive(Debug)]
+pub(super) struct State {
+    /// True as of the last commit.
+    pub(super) session: Session,
+    pub(super) queue: VecDeque<QueuedInput>,
+    /// What a restart found steered into the open turn; its turn takes it over.
+    pub(super) steered: Vec<SubmitParams>,
+    pub(super) turn: Option<Turn>,
+    /// How the last turn ended.
+    pub(super) last_end: Option<EventBody>,
+    /// The place of the next item, while no turn runs.
+    pub(super) next_index: u64,
+    /// The queue waits for a person; true as of the last plan.
+    pub(super) held: bool,
+    /// The input that replaces the running turn was interrupted too.
+    pub(super) hold_next: bool,
+    /// The state that was last told; true as of the last plan.
+    pub(super) told: (SessionState, bool),
+    /// Our lease's epoch.
+    pub(super) epoch: Option<u64>,
+    /// The system item's text, for a session without items.
+    pub(super) system: Option<Vec<Part>>,
+    /// Rules that answers left: of this session, of its directory, of everywhere.
+    pub(super) rules: Vec<RuleInForce>,
+    pub(super) draining: Option<ShutdownMode>,
+}
+
+/// The running turn.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) machine: Machine,
+    /// What started it.
+    pub(super) params: SubmitParams,
+    /// What was steered into it and is not in an item yet.
+    pub(super) steered: BTreeMap<SubmissionId, SubmitParams>,
+    /// The connection of its submitter, while this daemon runs.
+    pub(super) connection: Option<u64>,
+    pub(super) model: String,
+}
+
+impl State {
+    pub(super) fn active_turn(&self) -> Option<&TurnId> {
+        self.turn.as_ref().map(|turn| turn.machine.turn_id())
+    }
+
+    /// Takes committed events into account.
+    pub(super) fn commit(&mut self, events: &[Event]) {
+        for event in events {
+            view::apply(&mut self.session, event);
+        }
+    }
+
+    /// The model of the next turn, with what is known of it.
+    pub(super) fn model(&self, services: &Services) -> Result<(String, ModelFacts), Error> {
+        let providers = services.providers();
+        let default = || providers.default_model().map(str::to_owned);
+        let Some(model) = self.session.model.clone().or_else(default) else {
+            return Err(Error::NoProvider { known_models: providers.known_models() });
+        };
+        let found = providers.get(&model).map_err(Error::from_select)?;
+        Ok((model, found.facts))
+    }
+
+    /// Begins a turn for an accepted input.
+    pub(super) fn begin(
+        &mut self,
+        plan: &mut Plan,
+        services: &Services,
+        turn_id: &TurnId,
+        params: SubmitParams,
+        opening: (Vec<Part>, Origin),
+        moment: &mut Moment,
+    ) -> Result<(), Error> {
+        let (model, facts) = self.model(services)?;
+        let start = self.start(services, turn_id.clone(), &params, &model, &facts);
+        let mut machine = Machine::new(start, moment);
+        let system = self.system.take();
+        let (input, origin) = opening;
+        let step = machine.step(Input::Begin(Opening { system, input, origin }), moment);
+        plan.step(turn_id, step);
+        self.held = false;
+        self.turn =
+            Some(Turn { machine, params, steered: BTreeMap::new(), connection: None, model });
+        Ok(())
+    }
+
+    /// What a machine of this session starts from.
+    pub(super) fn start(
+        &self,
+        services: &Services,
+        turn_id: TurnId,
+        params: &SubmitParams,
+        model: &str,
+        facts: &ModelFacts,
+    ) -> Start {
+        let config = services.config.current();
+        let last = self.turn.as_ref();
+        Start {
+            settings: Settings {
+                max_parallel: config.tools.max_parallel,
+                duplicates: match config.tools.duplicates {
+                    Duplicates::Unchanged => DuplicateRule::Unchanged,
+                    Duplicates::Turn => DuplicateRule::Turn,
+                },
+            },
+            turn_id,
+            submission_id: params.submission.id.clone(),
+            model: model.to_owned(),
+            window: facts.context_window.unwrap_or(0),
+            limits: params.limits.unwrap_or_default().or(self.session.limits),
+            session_usage: last.map_or(self.session.usage, |turn| turn.machine.session_usage()),
+            next_index: last.map_or(self.next_index, |turn| turn.machine.next_index()),
+        }
+    }
+
+    /// What follows from where the turn is: after its end the next input starts or the queue is
+    /// held; a changed state is told. The last thing every plan goes through.
+    pub(super) fn settle(&mut self, plan: &mut Plan, services: &Services, moment: &mut Moment) {
+        if self.turn.as_ref().is_some_and(|turn| turn.machine.has_ended()) {
+            self.turn_ended(plan, services, moment);
+        }
+        let now = (self.state(), self.held && !self.queue.is_empty());
+        if now != self.told {
+            let queue_held = (now.1 != self.told.1).then_some(now.1);
+            plan.event(EventBody::SessionState { state: now.0, queue_held });
+            self.told = now;
+        }
+    }
+
+    fn turn_ended(&mut self, plan: &mut Plan, services: &Services, moment: &mut Moment) {
+        let terminal = plan.events.iter().rev().find(|event| event.body.is_terminal());
+        self.last_end = terminal.map(|event| event.body.clone());
+        let advances = matches!(
+            self.last_end,
+            Some(
+                EventBody::TurnCompleted { .. }
+                    | EventBody::TurnExhausted { .. }
+                    | EventBody::TurnAborted { reason: AbortReason::Replaced, .. }
+            )
+        );
+        self.queue_leftovers(plan, moment);
+        self.held = !advances || self.hold_next;
+        self.hold_next = false;
+        if !self.held {
+            self.start_next(plan, services, moment);
+        }
+        if let Some(turn) = self.turn.take_if(|turn| turn.machine.has_ended()) {
+            self.next_index = turn.machine.next_index();
+        }
+    }
+
+    /// Steered inputs that no iteration took go to the head of the queue.
+    fn queue_leftovers(&mut self, plan: &mut Plan, moment: &mut Moment) {
+        let Some(turn) = &mut self.turn else { return };
+        let left = turn.machine.take_steered();
+        let mut steered = std::mem::take(&mut turn.steered);
+        for submission_id in left.into_iter().rev() {
+            let Some(params) = steered.remove(&submission_id) else { continue };
+            self.enqueue(plan, moment.turn_id(), params, true);
+        }
+    }
+
+    /// Puts an accepted input into the queue.
+    pub(super) fn enqueue(
+        &mut self,
+        plan: &mut Plan,
+        turn_id: TurnId,
+        params: SubmitParams,
+        at_head: bool,
+    ) {
+        let Op::UserInput { content, .. } = &params.submission.op else { return };
+        let position = if at_head { 1 } else { self.queue.len() as u64 + 1 };
+        plan.turn_event(
+            &turn_id,
+            EventBody::InputQueued {
+                submission_id: params.submission.id.clone(),
+                content: content.clone(),
+                position,
+            },
+        );
+        let entry = QueuedInput { turn_id, params };
+        if at_head {
+            self.queue.push_front(entry);
+        } else {
+            self.queue.push_back(entry);
+        }
+    }
+
+    /// Starts the next input of the queue, if there is one and the daemon is not stopping.
+    pub(super) fn start_next(&mut self, plan: &mut Plan, services: &Services, moment: &mut Moment) {
+        if self.draining.is_some() {
+            return;
+        }
+        let Some(next) = self.queue.pop_front() else { return };
+        let Op::UserInput { content, .. } = &next.params.submission.op else { return };
+        let opening = (content.clone().into_parts(), Origin::User);
+        let QueuedInput { turn_id, params } = next.clone();
+        if let Err(error) = self.begin(plan, services, &turn_id, params, opening, moment) {
+            // The configuration changed while it waited; it is not lost.
+            self.queue.push_front(next);
+            self.held = true;
+            plan.event(EventBody::Warning {
+                code: "queue_held".to_owned(),
+                message: format!("the next input cannot start: {error}"),
+            });
+        }
+    }
+
+    /// Drops an input of the queue, with its event.
+    pub(super) fn drop_queued(&mut self, plan: &mut Plan, place: usize, reason: &str) {
+        if let Some(dropped) = self.queue.remove(place) {
+            plan.event(EventBody::InputDropped {
+                submission_id: dropped.params.submission.id.clone(),
+                reason: reason.to_owned(),
+            });
+        }
+    }
+
+    /// What the session is doing.
+    pub(super) fn state(&self) -> SessionState {
+        match (&self.turn, &self.last_end) {
+            (Some(turn), _) if turn.machine.is_waiting() => SessionState::Waiting,
+            (Some(_), _) => SessionState::Running,
+            (None, Some(EventBody::TurnFailed { .. })) => SessionState::Failed,
+            (
+                None,
+                Some(EventBody::TurnAborted {
+                    reason: AbortReason::Crashed | AbortReason::Shutdown,
+                    ..
+                }),
+            ) => SessionState::Interrupted,
+            (None, _) => SessionState::Idle,
+        }
+    }
+
+    /// Whether the session needs its lease no longer.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.turn.is_none() && (self.queue.is_empty() || self.held || self.draining.is_some())
+    }
+}
+
+/// A moment of this daemon.
+pub(super) fn moment(services: &Arc<Services>) -> Moment {
+    let base = uuid::Uuid::now_v7().simple().to_string();
+    Moment::new(services.clock.now(), services.clock.boot_ms(), base)
+}

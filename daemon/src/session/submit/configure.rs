@@ -1,0 +1,70 @@
+//! `configure`: change what holds from the next iteration on.
+//!
+//! Receives the changes; plans `session.updated`.
+
+use agentd_protocol::event::EventBody;
+use agentd_protocol::permission::PermissionMode;
+use agentd_protocol::session::{Limits, ModelOptions, Session};
+use agentd_protocol::submission::Disposition;
+
+use super::super::Error;
+use super::{Accepted, Desk};
+use crate::turn::Input;
+
+pub(super) fn plan(
+    desk: &mut Desk<'_>,
+    model: Option<String>,
+    model_options: Option<ModelOptions>,
+    permission_mode: Option<PermissionMode>,
+    limits: Option<Limits>,
+) -> Accepted {
+    let mut session = Box::new(desk.state.session.clone());
+    let mut changed = Vec::new();
+    if let Some(model) = model {
+        session.model = Some(model);
+        changed.push("model".to_owned());
+    }
+    if let Some(options) = model_options {
+        session.model_options = Some(options);
+        changed.push("model_options".to_owned());
+    }
+    if let Some(mode) = permission_mode {
+        session.permission_mode = mode;
+        changed.push("permission_mode".to_owned());
+    }
+    if let Some(limits) = limits {
+        session.limits = limits.or(session.limits);
+        changed.push("limits".to_owned());
+    }
+    if changed.is_empty() {
+        return Err(Error::InvalidParams {
+            field: "submission.op".to_owned(),
+            message: "nothing to configure: give model, model_options, permission_mode or limits"
+                .to_owned(),
+        });
+    }
+    check_model(desk, &session)?;
+    let turn_id = desk.state.active_turn().cloned();
+    desk.accept(Disposition::Applied, turn_id.as_ref());
+    let limits = limits.map(|_| session.limits);
+    if session.permission_mode == PermissionMode::Full
+        && desk.state.session.permission_mode != PermissionMode::Full
+    {
+        desk.plan.event(EventBody::Warning {
+            code: "mode_full".to_owned(),
+            message: "every call now runs without being asked about".to_owned(),
+        });
+    }
+    desk.plan.event(EventBody::SessionUpdated { session, changed });
+    if let (Some(limits), Some(turn)) = (limits, &desk.state.turn) {
+        // What the submission of the running turn asked for stays in force.
+        let limits = turn.params.limits.unwrap_or_default().or(limits);
+        desk.tell_turn(Input::Limits(limits));
+    }
+    Ok((Disposition::Applied, turn_id))
+}
+
+fn check_model(desk: &Desk<'_>, session: &Session) -> Result<(), Error> {
+    let Some(model) = &session.model else { return Ok(()) };
+    desk.services.providers().get(model).map(drop).map_err(Error::from_select)
+}

@@ -1,0 +1,132 @@
+//! `user_input`: input for the model.
+//!
+//! Receives input with its delivery; plans a turn, a steering, or a place in the queue.
+
+use agentd_protocol::event::{AbortReason, EventBody};
+use agentd_protocol::id::TurnId;
+use agentd_protocol::item::{Content, Origin, Part};
+use agentd_protocol::submission::{Delivery, Disposition};
+
+use super::super::Error;
+use super::{Accepted, Desk};
+use crate::turn::Input;
+
+/// How many inputs may wait; more is surely a mistake, and `overloaded` says so.
+const MAX_QUEUE: usize = 256;
+
+/// How many characters of the first input name a session.
+const TITLE_CHARS: usize = 60;
+
+pub(super) fn plan(
+    desk: &mut Desk<'_>,
+    content: Content,
+    delivery: Delivery,
+    expected: Option<&TurnId>,
+) -> Accepted {
+    check(&content)?;
+    if matches!(delivery, Delivery::Steer | Delivery::Replace) {
+        desk.expect_turn(expected)?;
+    }
+    let Some(turn) = &desk.state.turn else {
+        if delivery == Delivery::Steer {
+            return Err(Error::NoActiveTurn);
+        }
+        return start(desk, content);
+    };
+    let stopping = turn.machine.is_stopping();
+    match delivery {
+        Delivery::Reject => Err(Error::TurnActive(turn.machine.turn_id().clone())),
+        Delivery::Steer if stopping => Err(Error::NoActiveTurn),
+        Delivery::Auto | Delivery::Steer if !stopping => Ok(steer(desk, content)),
+        Delivery::Auto | Delivery::Steer | Delivery::Queue => queue(desk),
+        Delivery::Replace => replace(desk),
+    }
+}
+
+fn check(content: &Content) -> Result<(), Error> {
+    let invalid = |message: &str| Error::InvalidParams {
+        field: "submission.op.content".to_owned(),
+        message: message.to_owned(),
+    };
+    if content.is_blank() {
+        return Err(invalid("the input is empty: send some text"));
+    }
+    if let Content::Parts(parts) = content
+        && parts.iter().any(|part| matches!(part, Part::Image { data: None, .. }))
+    {
+        return Err(invalid("an image needs its bytes in `data`: paths are not read"));
+    }
+    Ok(())
+}
+
+fn refuse_when_draining(desk: &Desk<'_>) -> Result<(), Error> {
+    if desk.state.draining.is_some() { Err(Error::ShuttingDown) } else { Ok(()) }
+}
+
+fn start(desk: &mut Desk<'_>, content: Content) -> Accepted {
+    refuse_when_draining(desk)?;
+    // Refused before anything is planned.
+    desk.state.model(desk.services)?;
+    let turn_id = desk.moment.turn_id();
+    desk.accept(Disposition::Started, Some(&turn_id));
+    name_session(desk, &content);
+    let params = desk.submitted.params.clone();
+    let opening = (content.into_parts(), Origin::User);
+    desk.state.begin(desk.plan, desk.services, &turn_id, params, opening, desk.moment)?;
+    if let Some(turn) = &mut desk.state.turn {
+        turn.connection = Some(desk.submitted.caller.connection);
+    }
+    Ok((Disposition::Started, Some(turn_id)))
+}
+
+/// A session without a title is named after its first input.
+fn name_session(desk: &mut Desk<'_>, content: &Content) {
+    let session = &desk.state.session;
+    if session.item_count > 0 || !session.title.is_empty() {
+        return;
+    }
+    let title = content.preview(TITLE_CHARS);
+    if !title.is_empty() {
+        let mut session = Box::new(session.clone());
+        session.title = title;
+        desk.plan.event(EventBody::SessionUpdated { session, changed: vec!["title".to_owned()] });
+    }
+}
+
+fn steer(desk: &mut Desk<'_>, content: Content) -> (Disposition, Option<TurnId>) {
+    let turn_id = desk.state.active_turn().cloned();
+    desk.accept(Disposition::Steered, turn_id.as_ref());
+    let params = desk.submitted.params.clone();
+    let submission_id = params.submission.id.clone();
+    if let Some(turn) = &mut desk.state.turn {
+        turn.steered.insert(submission_id.clone(), params);
+    }
+    desk.tell_turn(Input::Steered { submission_id, content: content.into_parts() });
+    (Disposition::Steered, turn_id)
+}
+
+fn queue(desk: &mut Desk<'_>) -> Accepted {
+    refuse_when_draining(desk)?;
+    if desk.state.queue.len() >= MAX_QUEUE {
+        return Err(Error::Overloaded { retry_after_ms: 1_000 });
+    }
+    desk.state.model(desk.services)?;
+    let turn_id = desk.moment.turn_id();
+    desk.accept(Disposition::Queued, Some(&turn_id));
+    let params = desk.submitted.params.clone();
+    desk.state.enqueue(desk.plan, turn_id.clone(), params, false);
+    Ok((Disposition::Queued, Some(turn_id)))
+}
+
+fn replace(desk: &mut Desk<'_>) -> Accepted {
+    refuse_when_draining(desk)?;
+    desk.state.model(desk.services)?;
+    let turn_id = desk.moment.turn_id();
+    desk.accept(Disposition::Replaced, Some(&turn_id));
+    let params = desk.submitted.params.clone();
+    desk.state.enqueue(desk.plan, turn_id.clone(), params, true);
+    desk.state.hold_next = false;
+    let by = Some(desk.submitted.caller.by());
+    desk.tell_turn(Input::Cancel { reason: AbortReason::Replaced, by });
+    Ok((Disposition::Replaced, Some(turn_id)))
+}

@@ -1,0 +1,222 @@
+//! A daemon without its socket.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::time::Duration;
+
+use agentd_protocol::daemon::{ClientInfo, Role};
+use agentd_protocol::event::{Event, EventBody};
+use agentd_protocol::id::{PromptId, SessionId};
+use agentd_protocol::permission::{Decision, PermissionReplyParams, PermissionReplyResult, Scope};
+use agentd_protocol::progress::StreamMessage;
+use agentd_protocol::session::{CreateParams, Session, SubscribeParams};
+use agentd_protocol::submission::{SubmitParams, SubmitResult};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::config;
+use crate::session::{Caller, Error, Registry, Services, Watch};
+use crate::store::{Holder, Options, Store, Synchronous};
+use crate::tools::Tools;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) struct House {
+    pub(super) registry: Registry,
+    store: Store,
+    dir: TempDir,
+}
+
+/// A watcher that has read some events and not others.
+pub(super) struct Eyes {
+    watch: Watch,
+    pub(super) seen: Vec<Event>,
+    pub(super) messages: Vec<StreamMessage>,
+    ahead: VecDeque<Event>,
+}
+
+impl House {
+    pub(super) fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        std::fs::create_dir(dir.path().join("work")).expect("a directory");
+        Self::open(dir)
+    }
+
+    fn open(dir: TempDir) -> Self {
+        let sources = config::Sources::default();
+        let config = config::Handle::load(sources).expect("the built-in configuration");
+        let options = Options {
+            synchronous: Synchronous::Normal,
+            shared: false,
+            holder: Holder::this_process(uuid::Uuid::new_v4().to_string()),
+            lease_ttl: Duration::from_secs(15),
+            announcement: String::new(),
+        };
+        let store =
+            Store::open(&dir.path().join("state"), options, Clock::system()).expect("a store");
+        let tools = Tools::builtin("/nonexistent/agentd".into());
+        let environment = std::collections::BTreeMap::new();
+        let services = Services::new(store.clone(), config, tools, Clock::system(), environment);
+        Self { registry: Registry::new(services), store, dir }
+    }
+
+    pub(super) fn work(&self) -> std::path::PathBuf {
+        self.dir.path().join("work")
+    }
+
+    pub(super) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.work().join(name), text).expect("a file");
+    }
+
+    pub(super) fn read(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.work().join(name)).ok()
+    }
+
+    /// Stops as an orderly stop does, and starts again on the same state.
+    pub(super) async fn restart(self) -> Self {
+        self.registry.shutdown().await;
+        let Self { registry, store, dir } = self;
+        drop(registry);
+        store.close().await.expect("the store closes");
+        let house = Self::open(dir);
+        house.registry.recover().await.expect("recovery");
+        house
+    }
+
+    pub(super) async fn session(&self, extra: Value) -> Session {
+        let mut params = json!({
+            "cwd": self.work().to_string_lossy(),
+            "model": "demo/demo",
+        });
+        merge(&mut params, extra);
+        let params: CreateParams = serde_json::from_value(params).expect("parameters");
+        self.registry.create(params).await.expect("a session")
+    }
+
+    pub(super) async fn submit(
+        &self,
+        session_id: &SessionId,
+        id: &str,
+        op: Value,
+    ) -> Result<SubmitResult, Error> {
+        self.submit_with(session_id, id, op, json!({})).await
+    }
+
+    pub(super) async fn submit_with(
+        &self,
+        session_id: &SessionId,
+        id: &str,
+        op: Value,
+        extra: Value,
+    ) -> Result<SubmitResult, Error> {
+        let mut params = json!({ "session_id": session_id, "submission": { "id": id, "op": op } });
+        merge(&mut params, extra);
+        let params: SubmitParams = serde_json::from_value(params).expect("parameters");
+        self.registry.submit(&caller(1), params).await
+    }
+
+    pub(super) async fn say(&self, session_id: &SessionId, id: &str, text: &str) -> SubmitResult {
+        let op = json!({ "type": "user_input", "content": text });
+        self.submit(session_id, id, op).await.expect("accepted")
+    }
+
+    pub(super) async fn reply(
+        &self,
+        prompt_id: &PromptId,
+        decision: Decision,
+    ) -> Result<PermissionReplyResult, Error> {
+        let params = PermissionReplyParams {
+            id: None,
+            prompt_id: prompt_id.clone(),
+            decision,
+            scope: Scope::Once,
+            rule: None,
+            message: None,
+            interrupt: false,
+        };
+        self.registry.reply(&caller(2), params).await
+    }
+
+    pub(super) async fn watch(&self, session_id: &SessionId) -> Eyes {
+        let params =
+            SubscribeParams { session_id: session_id.clone(), since: Some(0), progress: None };
+        let watch = self
+            .registry
+            .subscribe(&caller(9), Role::Observer, params)
+            .await
+            .expect("a subscription");
+        Eyes { watch, seen: Vec::new(), messages: Vec::new(), ahead: VecDeque::new() }
+    }
+}
+
+pub(super) fn caller(connection: u64) -> Caller {
+    Caller {
+        client: ClientInfo { name: "test".to_owned(), version: "1".to_owned() },
+        connection,
+        gone: CancellationToken::new(),
+    }
+}
+
+fn merge(into: &mut Value, extra: Value) {
+    let (Value::Object(into), Value::Object(extra)) = (into, extra) else { return };
+    into.extend(extra);
+}
+
+impl Eyes {
+    /// Reads on until an event is as wanted.
+    pub(super) async fn until(&mut self, wanted: impl Fn(&EventBody) -> bool) -> Event {
+        loop {
+            let event = self.next().await;
+            if wanted(&event.body) {
+                return event;
+            }
+        }
+    }
+
+    /// Reads on to the end of a turn.
+    pub(super) async fn end(&mut self) -> Event {
+        self.until(EventBody::is_terminal).await
+    }
+
+    /// Reads on to an open prompt.
+    pub(super) async fn prompt(&mut self) -> PromptId {
+        let event = self.until(|body| matches!(body, EventBody::PermissionRequested { .. })).await;
+        match event.body {
+            EventBody::PermissionRequested { prompt } => prompt.prompt_id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn next(&mut self) -> Event {
+        loop {
+            if let Some(event) = self.ahead.pop_front() {
+                self.seen.push(event.clone());
+                return event;
+            }
+            let next = tokio::time::timeout(PATIENCE, self.watch.next()).await;
+            let line = match next {
+                Ok(line) => line.expect("the session is there"),
+                Err(_) => panic!("nothing more came after {:#?}", self.names()),
+            };
+            let message: Value = serde_json::from_slice(&line).expect("JSON");
+            let message: StreamMessage =
+                serde_json::from_value(message["params"]["result"].clone()).expect("a message");
+            if let StreamMessage::Event(event) = &message {
+                self.ahead.push_back((**event).clone());
+            }
+            self.messages.push(message);
+        }
+    }
+
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        self.seen.iter().map(|event| event.body.name()).collect()
+    }
+}
+
+/// The wire's text of a path.
+pub(super) fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

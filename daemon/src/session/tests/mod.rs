@@ -1,0 +1,7 @@
+//! The actor's tests: a real store in a temporary directory, the demo model, the real tools.
+
+mod house;
+mod prompts;
+mod queue;
+mod restart;
+mod turns;

@@ -1,0 +1,135 @@
+//! The queue: what waits, what goes first, what is held.
+
+use agentd_protocol::event::{AbortReason, EventBody};
+use agentd_protocol::id::SessionId;
+use agentd_protocol::permission::Decision;
+use agentd_protocol::submission::{Disposition, SubmitResult};
+use serde_json::json;
+
+use super::house::{Eyes, House};
+use crate::session::Error;
+
+/// A session whose turn waits at a prompt.
+async fn busy(house: &House) -> (SessionId, Eyes, agentd_protocol::id::PromptId) {
+    let session = house.session(json!({})).await;
+    let mut eyes = house.watch(&session.session_id).await;
+    house.say(&session.session_id, "busy", "write b.txt with hello").await;
+    let prompt_id = eyes.prompt().await;
+    (session.session_id, eyes, prompt_id)
+}
+
+async fn deliver(
+    house: &House,
+    session_id: &SessionId,
+    id: &str,
+    delivery: &str,
+) -> Result<SubmitResult, Error> {
+    let op = json!({ "type": "user_input", "content": "think", "delivery": delivery });
+    house.submit(session_id, id, op).await
+}
+
+async fn started(eyes: &mut Eyes) -> String {
+    let event = eyes.until(|body| matches!(body, EventBody::TurnStarted { .. })).await;
+    let EventBody::TurnStarted { submission_id, .. } = event.body else { unreachable!() };
+    submission_id.to_string()
+}
+
+#[tokio::test]
+async fn queued_inputs_run_after_the_turn_in_order() {
+    let house = House::new();
+    let (session_id, mut eyes, prompt_id) = busy(&house).await;
+    for id in ["q1", "q2"] {
+        let accepted = deliver(&house, &session_id, id, "queue").await.expect("queued");
+        assert_eq!(accepted.disposition, Disposition::Queued);
+    }
+    let now = house.registry.get(&session_id).await.expect("the session");
+    assert_eq!(now.queue.len(), 2);
+    house.reply(&prompt_id, Decision::Allow).await.expect("accepted");
+    assert_eq!(started(&mut eyes).await, "q1");
+    assert_eq!(started(&mut eyes).await, "q2");
+    eyes.end().await;
+}
+
+#[tokio::test]
+async fn reject_is_refused_and_steer_goes_into_the_turn() {
+    let house = House::new();
+    let (session_id, mut eyes, prompt_id) = busy(&house).await;
+    let refused = deliver(&house, &session_id, "r", "reject").await;
+    assert!(matches!(refused, Err(Error::TurnActive(_))), "{refused:?}");
+    let steered = deliver(&house, &session_id, "st", "auto").await.expect("steered");
+    assert_eq!(steered.disposition, Disposition::Steered);
+    house.reply(&prompt_id, Decision::Allow).await.expect("accepted");
+    eyes.until(|body| matches!(body, EventBody::InputSteered { .. })).await;
+    eyes.end().await;
+}
+
+#[tokio::test]
+async fn replace_ends_the_turn_and_goes_before_the_queue() {
+    let house = House::new();
+    let (session_id, mut eyes, _) = busy(&house).await;
+    deliver(&house, &session_id, "q", "queue").await.expect("queued");
+    let replaced = deliver(&house, &session_id, "r", "replace").await.expect("replaced");
+    assert_eq!(replaced.disposition, Disposition::Replaced);
+    let end = eyes.end().await;
+    assert!(
+        matches!(end.body, EventBody::TurnAborted { reason: AbortReason::Replaced, .. }),
+        "{end:?}"
+    );
+    let event = eyes.until(|body| matches!(body, EventBody::TurnStarted { .. })).await;
+    assert_eq!(event.turn_id, replaced.turn_id, "the turn it was promised");
+    assert_eq!(started(&mut eyes).await, "q");
+}
+
+#[tokio::test]
+async fn an_interrupt_holds_the_queue_until_a_new_input() {
+    let house = House::new();
+    let (session_id, mut eyes, _) = busy(&house).await;
+    deliver(&house, &session_id, "q", "queue").await.expect("queued");
+    let stop = json!({ "type": "interrupt" });
+    house.submit(&session_id, "i", stop).await.expect("applied");
+    eyes.end().await;
+    eyes.until(|body| matches!(body, EventBody::SessionState { .. })).await;
+    let now = house.registry.get(&session_id).await.expect("the session");
+    assert!(now.queue_held);
+    assert_eq!(now.queue.len(), 1);
+    let house = house.restart().await;
+    let mut eyes = house.watch(&session_id).await;
+    let now = house.registry.get(&session_id).await.expect("the session");
+    assert!(now.queue_held, "also after a restart");
+    deliver(&house, &session_id, "n", "auto").await.expect("started");
+    while started(&mut eyes).await != "n" {}
+    assert_eq!(started(&mut eyes).await, "q");
+}
+
+#[tokio::test]
+async fn dropped_inputs_say_so() {
+    let house = House::new();
+    let (session_id, mut eyes, _) = busy(&house).await;
+    deliver(&house, &session_id, "q1", "queue").await.expect("queued");
+    deliver(&house, &session_id, "q2", "queue").await.expect("queued");
+    let op = json!({ "type": "dequeue", "submission_id": "q1" });
+    house.submit(&session_id, "d", op).await.expect("applied");
+    let stop = json!({ "type": "interrupt", "drop_queue": true });
+    house.submit(&session_id, "i", stop).await.expect("applied");
+    eyes.end().await;
+    let dropped: Vec<_> = eyes
+        .seen
+        .iter()
+        .filter_map(|event| match &event.body {
+            EventBody::InputDropped { submission_id, reason } => {
+                Some((submission_id.to_string(), reason.as_str()))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(dropped, [("q1".to_owned(), "dequeued"), ("q2".to_owned(), "interrupted")]);
+}
+
+#[tokio::test]
+async fn another_turn_than_the_expected_one_is_a_mismatch() {
+    let house = House::new();
+    let (session_id, _eyes, _) = busy(&house).await;
+    let op = json!({ "type": "interrupt", "expected_turn_id": "turn_other" });
+    let refused = house.submit(&session_id, "i", op).await;
+    assert!(matches!(refused, Err(Error::TurnMismatch { active: Some(_) })), "{refused:?}");
+}

@@ -1,0 +1,215 @@
+//! What a running turn has going on: the model's stream, tasks, live output.
+//!
+//! It is thrown away as a whole when the turn ends: dropping the stream closes its connection,
+//! dropping the set aborts its tasks, and the launcher kills what they started.
+//!
+//! Receives what `perform` starts; hands the actor what comes of it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use agentd_protocol::id::CallId;
+use agentd_protocol::item::ToolStatus;
+use agentd_protocol::permission::Risk;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::input::{Done, Input};
+use crate::permission::{ApprovedCall, Subject};
+use crate::provider::{ModelError, ModelEvent, ModelStream};
+use crate::tools::{OutputChunk, Prepared, Tool};
+use crate::turn::{INTERRUPTED_AFTER_START, Judgement, Outcome};
+
+/// Pieces of live output that may wait for the actor. When it is full, tools skip pieces: live
+/// output is never needed for correctness.
+const OUTPUT: usize = 256;
+
+/// What a model reads of a tool that panicked.
+const FAULT: &str = "the tool ran into a fault of its own";
+
+/// A call as its tool understood it.
+#[derive(Clone)]
+pub(super) struct PreparedCall {
+    pub(super) tool: Arc<dyn Tool>,
+    pub(super) prepared: Prepared,
+    pub(super) subject: Subject,
+}
+
+impl std::fmt::Debug for PreparedCall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PreparedCall").field("subject", &self.subject).finish_non_exhaustive()
+    }
+}
+
+/// The work in hand.
+pub(super) struct Work {
+    pub(super) model: Option<ModelStream>,
+    /// The attempt that `model` is, from 1.
+    pub(super) attempt: u32,
+    pub(super) tasks: JoinSet<Done>,
+    running: HashMap<Id, Running>,
+    pub(super) cancel: CancellationToken,
+    pub(super) output: mpsc::Sender<OutputChunk>,
+    chunks: mpsc::Receiver<OutputChunk>,
+    /// How much of each call's output was told.
+    told: HashMap<CallId, u64>,
+    pub(super) prepared: HashMap<CallId, PreparedCall>,
+    pub(super) approved: HashMap<CallId, ApprovedCall>,
+    /// The tools as the provider wants them, under its key; the same for a whole turn.
+    pub(super) tools: Option<(String, Bytes)>,
+    /// Judgements that needed no person, to be told next.
+    pub(super) judged: VecDeque<(CallId, Judgement)>,
+}
+
+struct Running {
+    call_id: CallId,
+    kind: Kind,
+    abort: AbortHandle,
+}
+
+/// What a task does for its call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Prepare,
+    Ask,
+    Run { process: bool },
+}
+
+impl std::fmt::Debug for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Work").field("tasks", &self.tasks.len()).finish_non_exhaustive()
+    }
+}
+
+impl Work {
+    pub(super) fn new() -> Self {
+        let (output, chunks) = mpsc::channel(OUTPUT);
+        Self {
+            model: None,
+            attempt: 0,
+            tasks: JoinSet::new(),
+            running: HashMap::new(),
+            cancel: CancellationToken::new(),
+            output,
+            chunks,
+            told: HashMap::new(),
+            prepared: HashMap::new(),
+            approved: HashMap::new(),
+            tools: None,
+            judged: VecDeque::new(),
+        }
+    }
+
+    /// Asks the tool about a call, off the async threads.
+    pub(super) fn prepare(
+        &mut self,
+        call_id: CallId,
+        task: impl FnOnce() -> Done + Send + 'static,
+    ) {
+        let abort = self.tasks.spawn_blocking(task);
+        self.note(call_id, Kind::Prepare, abort);
+    }
+
+    /// Makes a prompt for a call, off the async threads.
+    pub(super) fn ask(&mut self, call_id: CallId, task: impl FnOnce() -> Done + Send + 'static) {
+        let abort = self.tasks.spawn_blocking(task);
+        self.note(call_id, Kind::Ask, abort);
+    }
+
+    /// Runs a call.
+    pub(super) fn run(
+        &mut self,
+        call_id: CallId,
+        risk: Risk,
+        task: impl Future<Output = Done> + Send + 'static,
+    ) {
+        let abort = self.tasks.spawn(task);
+        self.note(call_id, Kind::Run { process: risk == Risk::Execute }, abort);
+    }
+
+    fn note(&mut self, call_id: CallId, kind: Kind, abort: AbortHandle) {
+        self.running.insert(abort.id(), Running { call_id, kind, abort });
+    }
+
+    /// Aborts the calls that were cancelled and did not end by themselves.
+    pub(super) fn abort(&mut self, processes_too: bool) {
+        for running in self.running.values() {
+            match running.kind {
+                Kind::Run { process } if processes_too || !process => running.abort.abort(),
+                Kind::Run { .. } | Kind::Prepare | Kind::Ask => {}
+            }
+        }
+    }
+
+    /// The next news of the work in hand. Waits for ever when there is none. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Input {
+        if let Some((call_id, judgement)) = self.judged.pop_front() {
+            return Input::Done(Done::Judged { call_id, judgement });
+        }
+        loop {
+            tokio::select! {
+                biased;
+                Some(chunk) = self.chunks.recv() => return Input::Output(chunk),
+                Some(done) = self.tasks.join_next_with_id() => {
+                    if let Some(done) = Self::done(&mut self.running, done) {
+                        return Input::Done(done);
+                    }
+                }
+                news = next_of(&mut self.model) => return Input::Model(news),
+            }
+        }
+    }
+
+    /// Where a piece of output stands in its call's output.
+    pub(super) fn offset(&mut self, chunk: &OutputChunk) -> u64 {
+        let told = self.told.entry(chunk.call_id.clone()).or_default();
+        let offset = *told;
+        *told += chunk.chunk.len() as u64;
+        offset
+    }
+
+    fn done(
+        running: &mut HashMap<Id, Running>,
+        done: Result<(Id, Done), JoinError>,
+    ) -> Option<Done> {
+        match done {
+            Ok((id, done)) => {
+                running.remove(&id);
+                Some(done)
+            }
+            Err(error) => {
+                let Running { call_id, kind, .. } = running.remove(&error.id())?;
+                if error.is_panic() {
+                    tracing::error!(%call_id, ?kind, "a tool panicked");
+                }
+                Some(failed(call_id, kind, error.is_panic()))
+            }
+        }
+    }
+}
+
+/// What a task that did not end by itself came to.
+fn failed(call_id: CallId, kind: Kind, panicked: bool) -> Done {
+    match kind {
+        Kind::Prepare => Done::Prepared { call_id, prepared: Err(FAULT.to_owned()) },
+        Kind::Ask => Done::Judged { call_id, judgement: Judgement::Deny(FAULT.to_owned()) },
+        Kind::Run { .. } if panicked => {
+            let text = format!("Tool failed: {FAULT}");
+            Done::Ran { call_id, outcome: Outcome::not_run(ToolStatus::Error, text) }
+        }
+        Kind::Run { .. } => {
+            let outcome = Outcome::not_run(ToolStatus::Interrupted, INTERRUPTED_AFTER_START);
+            Done::Ran { call_id, outcome }
+        }
+    }
+}
+
+async fn next_of(model: &mut Option<ModelStream>) -> Option<Result<ModelEvent, ModelError>> {
+    match model {
+        Some(stream) => stream.next().await,
+        None => std::future::pending().await,
+    }
+}

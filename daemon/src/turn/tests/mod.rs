@@ -1,0 +1,5 @@
+//! The machine's tests: tables of cases, and random schedules against the invariants.
+
+mod cases;
+mod rig;
+mod schedules;
