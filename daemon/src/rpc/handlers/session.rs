@@ -47,11 +47,11 @@ fn reading(registration: &mut Registration) {
 }
 
 fn changing(registration: &mut Registration) {
-    registration.call::<SessionCreate, _, _>(|service, context, params| async move {
-        service.registry.create(&context.caller(), params).await.map_err(of_session)
+    registration.call::<SessionCreate, _, _>(|service, _, params| async move {
+        service.registry.create(params).await.map_err(of_session)
     });
-    registration.call::<SessionUpdate, _, _>(|service, context, params| async move {
-        service.registry.update(&context.caller(), params).await.map_err(of_session)
+    registration.call::<SessionUpdate, _, _>(|service, _, params| async move {
+        service.registry.update(params).await.map_err(of_session)
     });
     registration.call::<SessionDelete, _, _>(|service, _, params| async move {
         service.registry.delete(&params.session_id).await.map_err(of_session)?;

@@ -197,10 +197,8 @@ impl Eyes {
                 return event;
             }
             let next = tokio::time::timeout(PATIENCE, self.watch.next()).await;
-            let line = match next {
-                Ok(line) => line.expect("the session is there"),
-                Err(_) => panic!("nothing more came after {:#?}", self.names()),
-            };
+            let Ok(line) = next else { panic!("nothing more came after {:#?}", self.names()) };
+            let line = line.expect("the session is there");
             let message: Value = serde_json::from_slice(&line).expect("JSON");
             let message: StreamMessage =
                 serde_json::from_value(message["params"]["result"].clone()).expect("a message");

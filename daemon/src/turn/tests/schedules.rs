@@ -77,7 +77,7 @@ fn play(rig: &mut Rig, step: usize, played: &Move) {
             let retry = again.then_some(Retry { delay_ms: 1, max_attempts: 6, cause });
             rig.tell(Input::Stream(StreamInput::Broken { error, retry }));
         }
-        Move::Open(index) => answer_open(rig, index),
+        Move::Open(index) => answer_open(rig, *index),
         Move::Answer(allow, interrupt) => {
             let decision = if *allow { Resolution::Allow } else { Resolution::Deny };
             if let Some(prompt_id) = rig.open_prompts().first() {
@@ -96,7 +96,7 @@ fn play(rig: &mut Rig, step: usize, played: &Move) {
     }
 }
 
-fn answer_open(rig: &mut Rig, index: &prop::sample::Index) {
+fn answer_open(rig: &mut Rig, index: prop::sample::Index) {
     if rig.open.is_empty() {
         return;
     }
