@@ -8,7 +8,7 @@
 //! Receives subjects from `session`; hands it verdicts, and the only approved calls there are.
 
 use agentd_protocol::permission::{
-    Action, PermissionMode, Resolution, Risk, RuleInForce, RuleOrigin,
+    Action, PermissionMode, Resolution, Risk, Rule, RuleInForce, RuleOrigin,
 };
 
 use super::{ApprovedCall, PathAccess, Subject, Target, Verdict, rule, suggest};
@@ -91,8 +91,13 @@ impl Policy {
         if let Some(rule) = with_action(&matched, Action::Ask).find(|ask| !lifted(ask, &matched)) {
             return Ruling::Ask(format!("{} asks", name(rule)));
         }
-        let exact = with_action(&matched, Action::Allow).any(|r| rule::is_exact_command(&r.rule));
-        if !exact && let Some(rule) = self.rules.iter().find(|r| rule::may_hide(r, subject, target))
+        let allowed = |is: fn(&Rule) -> bool| {
+            with_action(&matched, Action::Allow).any(|allow| is(&allow.rule))
+        };
+        let named = allowed(rule::names_program);
+        let mut rules = self.rules.iter();
+        if !allowed(rule::is_exact_command)
+            && let Some(rule) = rules.find(|r| rule::may_hide(r, subject, target, named))
         {
             return Ruling::Ask(format!(
                 "the command cannot be read for certain, and {} may concern it",

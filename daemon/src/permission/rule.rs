@@ -45,16 +45,29 @@ pub(super) fn matches(rule: &RuleInForce, subject: &Subject, target: Option<&Tar
     }
 }
 
-/// Whether a restrictive pattern may hide in this command where it cannot be seen: in a line that
-/// is not simple, or behind a program that runs others.
-pub(super) fn may_hide(rule: &RuleInForce, subject: &Subject, target: Option<&Target>) -> bool {
+/// Whether a restrictive pattern may concern this command though it cannot be seen to: in a line
+/// that is not simple, behind a program that runs others, or behind one that nobody named. `named`
+/// says that an allow rule names the program.
+pub(super) fn may_hide(
+    rule: &RuleInForce,
+    subject: &Subject,
+    target: Option<&Target>,
+    named: bool,
+) -> bool {
     let Some(Target::Command(line)) = target else { return false };
-    let restrictive = rule.rule.action != Action::Allow && rule.rule.pattern.is_some();
     let concerns = rule.rule.tool == "*" || rule.rule.tool == subject.tool;
-    restrictive
-        && concerns
-        && command::words(line)
-            .is_none_or(|words| words.first().is_some_and(|first| command::is_indirect(first)))
+    let restrictive = rule.rule.action != Action::Allow && concerns;
+    let Some(pattern) = rule.rule.pattern.as_deref().filter(|_| restrictive) else { return false };
+    let Some(words) = command::words(line) else { return true };
+    let indirect = words.first().is_some_and(|program| command::is_indirect(program));
+    let pattern = Pattern::loose(pattern);
+    indirect || (!named && (1..words.len()).any(|start| pattern.matches(&words[start..])))
+}
+
+/// Whether the pattern starts with a program's name.
+pub(super) fn names_program(rule: &Rule) -> bool {
+    let program = rule.pattern.as_deref().and_then(|pattern| pattern.split_whitespace().next());
+    program.is_some_and(|program| !program.contains('*'))
 }
 
 /// Whether the pattern stands for one command only.

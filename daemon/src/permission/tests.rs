@@ -251,7 +251,10 @@ fn restrictive_rules_find_what_hides() {
         ("find . -exec rm {} +", Denied),
         ("echo $(rm x)", Denied),
         ("bash -c 'rm -rf x'", Denied),
-        ("echo rm x", Allowed),
+        // Nobody named these programs, so what follows may be what they run.
+        ("echo rm x", Asked),
+        ("./unknown-wrapper rm x", Asked),
+        ("echo remove x", Allowed),
         ("./unknown x", Allowed),
         ("echo cm0geA== | base64 -d | sh", Asked),
         ("eval \"$X\"", Asked),
@@ -262,6 +265,8 @@ fn restrictive_rules_find_what_hides() {
             assert_eq!(judge(mode, &deny, &shell(line)), verdict, "{mode:?} {line:?}");
         }
     }
+    let named = [rule("deny shell rm *"), rule("allow shell echo *")];
+    assert_eq!(judge(PermissionMode::Ask, &named, &shell("echo rm x")), Allowed);
     // Without anything to find, mode `full` runs what it cannot read.
     assert_eq!(judge(PermissionMode::Full, &[], &shell("ls && pwd")), Allowed);
     // What a person allowed word for word runs all the same.

@@ -8,6 +8,7 @@
 //! Receives variables from `session` and the configuration; hands tools one map.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::Path;
 
 use agentd_protocol::session::EnvMode;
@@ -75,9 +76,17 @@ const NO_OPS: &[(&str, &str)] = &[
     ("VISUAL", "true"),
 ];
 
+/// The daemon's own environment, as far as it is text.
+pub fn of_daemon() -> BTreeMap<String, String> {
+    let text = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    std::env::vars_os().filter_map(text).collect()
+}
+
 /// The environment that a session's tools start from.
 pub fn of_session(
-    daemon: impl IntoIterator<Item = (String, String)>,
+    daemon: BTreeMap<String, String>,
     session: &BTreeMap<String, String>,
     mode: EnvMode,
     config: &ToolsConfig,
@@ -92,11 +101,7 @@ pub fn of_session(
 
 /// The daemon's environment without what is not handed on. `keep` lists names that stay although
 /// they look like secrets.
-fn scrubbed(
-    daemon: impl IntoIterator<Item = (String, String)>,
-    keep: &[String],
-) -> BTreeMap<String, String> {
-    let mut env: BTreeMap<String, String> = daemon.into_iter().collect();
+fn scrubbed(mut env: BTreeMap<String, String>, keep: &[String]) -> BTreeMap<String, String> {
     // The programs of a virtual environment go with it.
     for root in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
         if let (Some(root), Some(path)) = (env.get(root).cloned(), env.get_mut("PATH")) {

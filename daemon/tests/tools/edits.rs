@@ -5,16 +5,16 @@
 use agentd_protocol::item::ToolStatus;
 use serde_json::json;
 
-use crate::bench::{Bench, error, ok, text};
+use crate::workspace::{Workspace, error, ok, text};
 
 /// Each edit of a fresh file: content, old, new, content after it.
 async fn check(table: &[(&[u8], &str, &str, &[u8])]) {
     for (before, old, new, after) in table {
-        let bench = Bench::new();
-        bench.put("f", before);
-        ok(&bench.call("edit", &json!({ "path": "f", "old": old, "new": new })).await);
+        let ws = Workspace::new();
+        ws.put("f", before);
+        ok(&ws.call("edit", &json!({ "path": "f", "old": old, "new": new })).await);
         assert_eq!(
-            bench.get("f").escape_ascii().to_string(),
+            ws.get("f").escape_ascii().to_string(),
             after.escape_ascii().to_string(),
             "{old:?} to {new:?}"
         );
@@ -63,9 +63,9 @@ async fn c18_a_mark_at_the_start_hides_no_line() {
 #[tokio::test]
 async fn c20_bytes_that_are_no_text_stay() {
     check(&[(b"x=1\ncaf\xE9\n", "x=1", "x=2", b"x=2\ncaf\xE9\n")]).await;
-    let bench = Bench::new();
-    bench.put("f", b"x=1\ncaf\xE9\n");
-    let output = bench.call("read", &json!({ "path": "f" })).await;
+    let ws = Workspace::new();
+    ws.put("f", b"x=1\ncaf\xE9\n");
+    let output = ws.call("read", &json!({ "path": "f" })).await;
     assert!(ok(&output).ends_with("[bytes that are no UTF-8 are shown as \u{FFFD}]\n"));
 }
 
@@ -81,13 +81,13 @@ async fn c36_the_last_newline_stays_as_it_is() {
 
 #[tokio::test]
 async fn an_edit_shows_what_it_did() {
-    let bench = Bench::new();
-    bench.put("src/a.rs", "one\ntwo\nthree\n");
+    let ws = Workspace::new();
+    ws.put("src/a.rs", "one\ntwo\nthree\n");
     let arguments = json!({ "path": "src/a.rs", "old": "two", "new": "2" });
-    let prepare = bench.prepare("edit", &arguments).expect("a call");
+    let prepare = ws.prepare("edit", &arguments).expect("a call");
     let diff = "--- src/a.rs\n+++ src/a.rs\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n";
-    assert_eq!(prepare.tool.preview(&arguments, &bench.context).as_deref(), Some(diff));
-    let output = bench.call("edit", &arguments).await;
+    assert_eq!(prepare.tool.preview(&arguments, &ws.context).as_deref(), Some(diff));
+    let output = ws.call("edit", &arguments).await;
     assert_eq!(ok(&output), format!("edited src/a.rs (+1 -1)\n{diff}"));
     assert_eq!(output.changes[0].diff.as_deref(), Some(diff));
     assert_eq!(output.seen.len(), 1);
@@ -95,9 +95,9 @@ async fn an_edit_shows_what_it_did() {
 
 #[tokio::test]
 async fn what_is_not_there_or_too_often_is_told() {
-    let bench = Bench::new();
+    let ws = Workspace::new();
     let file = "fn one() {\n    body();\n}\n\nfn two() {\n    body();\n}\n";
-    bench.put("f", file);
+    ws.put("f", file);
     for (old, answer) in [
         (
             "    body();",
@@ -117,15 +117,15 @@ async fn what_is_not_there_or_too_often_is_told() {
         ("fn twoo() {", "old is not in f; the nearest is, from line 5:\n     5\tfn two() {"),
         ("zzzzzz", "old is not in f, nor anything like it; read it again"),
     ] {
-        let output = bench.call("edit", &json!({ "path": "f", "old": old, "new": "x" })).await;
+        let output = ws.call("edit", &json!({ "path": "f", "old": old, "new": "x" })).await;
         assert_eq!(error(&output), format!("Tool failed: {answer}"));
-        assert_eq!(bench.get("f"), file.as_bytes());
+        assert_eq!(ws.get("f"), file.as_bytes());
     }
     let all = json!({ "path": "f", "old": "body", "new": "b", "replace_all": true });
-    assert!(ok(&bench.call("edit", &all).await).starts_with("edited f (+2 -2)\n"));
+    assert!(ok(&ws.call("edit", &all).await).starts_with("edited f (+2 -2)\n"));
     let same = json!({ "path": "f", "old": "a", "new": "a" });
-    let output = bench.call("edit", &same).await;
+    let output = ws.call("edit", &same).await;
     assert_eq!(output.status, ToolStatus::Invalid, "{}", text(&output));
     let none = json!({ "path": "none", "old": "a", "new": "b" });
-    assert!(error(&bench.call("edit", &none).await).contains("none does not exist; use write"));
+    assert!(error(&ws.call("edit", &none).await).contains("none does not exist; use write"));
 }

@@ -11,171 +11,171 @@ use agentd_protocol::permission::PermissionMode;
 use rustix::fs::{Mode, Timestamps};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, error, is_inside, ok, text};
+use crate::workspace::{Workspace, error, is_inside, ok, text};
 
-fn mode_of(bench: &Bench, name: &str) -> u32 {
-    bench.at(name).metadata().expect("the file is there").mode() & 0o7777
+fn mode_of(ws: &Workspace, name: &str) -> u32 {
+    ws.at(name).metadata().expect("the file is there").mode() & 0o7777
 }
 
-fn set_mode(bench: &Bench, name: &str, mode: u32) {
-    std::fs::set_permissions(bench.at(name), PermissionsExt::from_mode(mode)).expect("it is ours");
+fn set_mode(ws: &Workspace, name: &str, mode: u32) {
+    std::fs::set_permissions(ws.at(name), PermissionsExt::from_mode(mode)).expect("it is ours");
 }
 
 #[tokio::test]
 async fn reading_shows_numbered_lines() {
-    let bench = Bench::new();
-    bench.put("a", "one\ntwo\r\nthree");
-    let output = bench.call("read", &json!({ "path": "a" })).await;
+    let ws = Workspace::new();
+    ws.put("a", "one\ntwo\r\nthree");
+    let output = ws.call("read", &json!({ "path": "a" })).await;
     assert_eq!(ok(&output), "     1\tone\n     2\ttwo\n     3\tthree\n");
-    let output = bench.call("read", &json!({ "path": "a", "offset": 2, "limit": 1 })).await;
+    let output = ws.call("read", &json!({ "path": "a", "offset": 2, "limit": 1 })).await;
     assert_eq!(ok(&output), "     2\ttwo\n[lines 2 to 2 of 3; go on with offset 3]\n");
-    let output = bench.call("read", &json!({ "path": "a", "offset": 4 })).await;
+    let output = ws.call("read", &json!({ "path": "a", "offset": 4 })).await;
     assert!(error(&output).contains("has 3 lines, line 4 is past its end"), "{}", text(&output));
-    bench.put("empty", "");
-    assert_eq!(ok(&bench.call("read", &json!({ "path": "empty" })).await), "[an empty file]");
-    let output = bench.call("read", &json!({ "path": "none" })).await;
+    ws.put("empty", "");
+    assert_eq!(ok(&ws.call("read", &json!({ "path": "empty" })).await), "[an empty file]");
+    let output = ws.call("read", &json!({ "path": "none" })).await;
     assert!(error(&output).ends_with("none does not exist"), "{}", text(&output));
-    let output = bench.call("read", &json!({ "path": "." })).await;
+    let output = ws.call("read", &json!({ "path": "." })).await;
     assert!(error(&output).ends_with("is a directory; use list"), "{}", text(&output));
 }
 
 #[tokio::test]
 async fn reading_is_bounded() {
-    let bench = Bench::new();
-    bench.put("long", "line\n".repeat(5_000));
-    let output = bench.call("read", &json!({ "path": "long" })).await;
+    let ws = Workspace::new();
+    ws.put("long", "line\n".repeat(5_000));
+    let output = ws.call("read", &json!({ "path": "long" })).await;
     assert!(ok(&output).ends_with("[lines 1 to 2000 of 5000; go on with offset 2001]\n"));
-    bench.put("wide", format!("{}\nnext\n", "é".repeat(40_000)));
-    let output = bench.call("read", &json!({ "path": "wide" })).await;
+    ws.put("wide", format!("{}\nnext\n", "é".repeat(40_000)));
+    let output = ws.call("read", &json!({ "path": "wide" })).await;
     assert!(ok(&output).contains("bytes of this line left out]\n     2\tnext\n"));
     assert!(!text(&output).contains('\u{FFFD}'), "a cut line is no mistake of the file's");
-    bench.put("both", format!("{}\n", "x".repeat(1_900)).repeat(100));
-    let output = bench.call("read", &json!({ "path": "both" })).await;
+    ws.put("both", format!("{}\n", "x".repeat(1_900)).repeat(100));
+    let output = ws.call("read", &json!({ "path": "both" })).await;
     assert!(ok(&output).len() <= 50 * 1024);
     assert!(text(&output).contains("of 100; go on with offset"));
 }
 
 #[tokio::test]
 async fn images_are_seen_and_binaries_are_said() {
-    let bench = Bench::new();
-    bench.put("a.png", b"\x89PNG\r\n\x1a\nrest");
-    let output = bench.call("read", &json!({ "path": "a.png" })).await;
+    let ws = Workspace::new();
+    ws.put("a.png", b"\x89PNG\r\n\x1a\nrest");
+    let output = ws.call("read", &json!({ "path": "a.png" })).await;
     assert_eq!(ok(&output), "[image/png, 12 bytes]");
     let Some(Part::Image { mime_type, data: Some(data), .. }) = output.content.get(1) else {
         panic!("an image, not {:?}", output.content)
     };
     assert_eq!((mime_type.as_str(), data.as_str()), ("image/png", "iVBORw0KGgpyZXN0"));
-    bench.put("b", b"a\0b");
-    let output = bench.call("read", &json!({ "path": "b" })).await;
+    ws.put("b", b"a\0b");
+    let output = ws.call("read", &json!({ "path": "b" })).await;
     assert_eq!(ok(&output), "[a binary file of 3 bytes; it is not shown]");
 }
 
 #[tokio::test]
 async fn writing_makes_files_and_directories() {
-    let bench = Bench::new();
+    let ws = Workspace::new();
     let arguments = json!({ "path": "new/deep/a.txt", "content": "one\ntwo" });
-    let prepare = bench.prepare("write", &arguments).expect("a call");
+    let prepare = ws.prepare("write", &arguments).expect("a call");
     assert_eq!(prepare.prepared.summary, "write new/deep/a.txt (7 bytes)");
-    let preview = prepare.tool.preview(&arguments, &bench.context).expect("a diff");
+    let preview = prepare.tool.preview(&arguments, &ws.context).expect("a diff");
     assert!(preview.contains("+++ new/deep/a.txt\n@@ -0,0 +1,2 @@\n+one\n+two"), "{preview}");
-    assert!(!bench.at("new").exists(), "a preview changes nothing");
-    let output = bench.call("write", &arguments).await;
+    assert!(!ws.at("new").exists(), "a preview changes nothing");
+    let output = ws.call("write", &arguments).await;
     assert_eq!(ok(&output), "created new/deep/a.txt (7 bytes)");
     let change = &output.changes[0];
     assert_eq!((change.kind, change.added, change.removed), (ChangeKind::Created, 2, 0));
     assert_eq!(change.path, "new/deep/a.txt");
-    assert_eq!(bench.get("new/deep/a.txt"), b"one\ntwo");
-    let left: Vec<_> = std::fs::read_dir(bench.at("new/deep")).expect("a directory").collect();
+    assert_eq!(ws.get("new/deep/a.txt"), b"one\ntwo");
+    let left: Vec<_> = std::fs::read_dir(ws.at("new/deep")).expect("a directory").collect();
     assert_eq!(left.len(), 1, "no temporary file is left");
     // A file in the place of a directory.
-    let output = bench.call("write", &json!({ "path": "new/deep/a.txt/b", "content": "" })).await;
+    let output = ws.call("write", &json!({ "path": "new/deep/a.txt/b", "content": "" })).await;
     assert!(text(&output).contains("not a directory"), "{}", text(&output));
 }
 
 #[tokio::test]
 async fn c24_a_file_that_changed_since_is_not_overwritten() {
-    let bench = Bench::new();
-    bench.put("f", "one");
+    let ws = Workspace::new();
+    ws.put("f", "one");
     let write = json!({ "path": "f", "content": "mine" });
-    let output = bench.call("write", &write).await;
+    let output = ws.call("write", &write).await;
     assert!(error(&output).contains("was not read in this session; read it first"));
-    bench.call("read", &json!({ "path": "f" })).await;
+    ws.call("read", &json!({ "path": "f" })).await;
     // The same size and the same times.
-    let before = bench.at("f").metadata().expect("the file is there");
-    bench.put("f", "two");
+    let before = ws.at("f").metadata().expect("the file is there");
+    ws.put("f", "two");
     let stamp = |seconds, nanos| rustix::fs::Timespec { tv_sec: seconds, tv_nsec: nanos };
     let times = Timestamps {
         last_access: stamp(before.atime(), before.atime_nsec()),
         last_modification: stamp(before.mtime(), before.mtime_nsec()),
     };
-    let file = std::fs::File::open(bench.at("f")).expect("the file is there");
+    let file = std::fs::File::open(ws.at("f")).expect("the file is there");
     rustix::fs::futimens(&file, &times).expect("it is ours");
     for (tool, arguments) in
         [("write", write), ("edit", json!({ "path": "f", "old": "two", "new": "mine" }))]
     {
-        let output = bench.call(tool, &arguments).await;
+        let output = ws.call(tool, &arguments).await;
         assert!(error(&output).contains("has changed since it was read; read it again"), "{tool}");
-        assert_eq!(bench.get("f"), b"two");
+        assert_eq!(ws.get("f"), b"two");
     }
 }
 
 #[tokio::test]
 async fn c25_own_changes_and_a_touch_are_no_surprise() {
-    let bench = Bench::new();
-    bench.put("f", "a b c");
+    let ws = Workspace::new();
+    ws.put("f", "a b c");
     let edit = |old: &str, new: &str| json!({ "path": "f", "old": old, "new": new });
-    bench.call("read", &json!({ "path": "f" })).await;
-    ok(&bench.call("edit", &edit("a", "x")).await);
-    ok(&bench.call("edit", &edit("b", "y")).await);
-    ok(&bench.call("write", &json!({ "path": "f", "content": "a b c" })).await);
-    bench.call("shell", &json!({ "command": "touch -d '2 hours' f" })).await;
-    ok(&bench.call("edit", &edit("a", "x")).await);
-    bench.call("shell", &json!({ "command": "sed -i s/c/z/ f" })).await;
-    let output = bench.call("edit", &edit("b", "y")).await;
+    ws.call("read", &json!({ "path": "f" })).await;
+    ok(&ws.call("edit", &edit("a", "x")).await);
+    ok(&ws.call("edit", &edit("b", "y")).await);
+    ok(&ws.call("write", &json!({ "path": "f", "content": "a b c" })).await);
+    ws.call("shell", &json!({ "command": "touch -d '2 hours' f" })).await;
+    ok(&ws.call("edit", &edit("a", "x")).await);
+    ws.call("shell", &json!({ "command": "sed -i s/c/z/ f" })).await;
+    let output = ws.call("edit", &edit("b", "y")).await;
     assert!(error(&output).contains("has changed since it was read"), "{}", text(&output));
-    bench.call("read", &json!({ "path": "f" })).await;
-    ok(&bench.call("edit", &edit("b", "y")).await);
-    assert_eq!(bench.get("f"), b"x y z");
+    ws.call("read", &json!({ "path": "f" })).await;
+    ok(&ws.call("edit", &edit("b", "y")).await);
+    assert_eq!(ws.get("f"), b"x y z");
 }
 
 #[tokio::test]
 async fn c26_permission_bits_stay() {
     for mask in [0o077, 0o022] {
-        let bench = Bench::new();
+        let ws = Workspace::new();
         // The mask belongs to the process, and so does this test.
         let before = rustix::process::umask(Mode::from_raw_mode(mask));
         for mode in [0o755, 0o600, 0o664, 0o444, 0o4755] {
-            bench.put("f", "one");
-            set_mode(&bench, "f", mode);
-            bench.call("read", &json!({ "path": "f" })).await;
-            ok(&bench.call("edit", &json!({ "path": "f", "old": "one", "new": "two" })).await);
-            assert_eq!(mode_of(&bench, "f"), mode, "{mode:o} after an edit");
-            ok(&bench.call("write", &json!({ "path": "f", "content": "three" })).await);
-            assert_eq!(mode_of(&bench, "f"), mode, "{mode:o} after a write");
-            std::fs::remove_file(bench.at("f")).expect("it is ours");
+            ws.put("f", "one");
+            set_mode(&ws, "f", mode);
+            ws.call("read", &json!({ "path": "f" })).await;
+            ok(&ws.call("edit", &json!({ "path": "f", "old": "one", "new": "two" })).await);
+            assert_eq!(mode_of(&ws, "f"), mode, "{mode:o} after an edit");
+            ok(&ws.call("write", &json!({ "path": "f", "content": "three" })).await);
+            assert_eq!(mode_of(&ws, "f"), mode, "{mode:o} after a write");
+            std::fs::remove_file(ws.at("f")).expect("it is ours");
         }
-        ok(&bench.call("write", &json!({ "path": "d/new", "content": "" })).await);
-        assert_eq!(mode_of(&bench, "d/new"), 0o666 & !mask);
-        assert_eq!(mode_of(&bench, "d"), 0o777 & !mask);
+        ok(&ws.call("write", &json!({ "path": "d/new", "content": "" })).await);
+        assert_eq!(mode_of(&ws, "d/new"), 0o666 & !mask);
+        assert_eq!(mode_of(&ws, "d"), 0o777 & !mask);
         rustix::process::umask(before);
     }
 }
 
 #[tokio::test]
 async fn c27_links_stay_links() {
-    let bench = Bench::new();
-    bench.put("real.txt", "one");
-    symlink("real.txt", bench.at("link.txt")).expect("a link");
-    ok(&bench.call("edit", &json!({ "path": "link.txt", "old": "one", "new": "two" })).await);
-    assert!(bench.at("link.txt").is_symlink());
-    assert!(!bench.at("real.txt").is_symlink());
-    assert_eq!(bench.get("real.txt"), b"two");
+    let ws = Workspace::new();
+    ws.put("real.txt", "one");
+    symlink("real.txt", ws.at("link.txt")).expect("a link");
+    ok(&ws.call("edit", &json!({ "path": "link.txt", "old": "one", "new": "two" })).await);
+    assert!(ws.at("link.txt").is_symlink());
+    assert!(!ws.at("real.txt").is_symlink());
+    assert_eq!(ws.get("real.txt"), b"two");
     // A file with two names: the one that is written gets the new content, the other keeps the old.
-    bench.put("first", "one");
-    std::fs::hard_link(bench.at("first"), bench.at("second")).expect("a link");
-    let output = bench.call("edit", &json!({ "path": "first", "old": "one", "new": "two" })).await;
+    ws.put("first", "one");
+    std::fs::hard_link(ws.at("first"), ws.at("second")).expect("a link");
+    let output = ws.call("edit", &json!({ "path": "first", "old": "one", "new": "two" })).await;
     assert!(ok(&output).contains("another hard link, which keeps the old content"));
-    assert_eq!((bench.get("first"), bench.get("second")), (b"two".to_vec(), b"one".to_vec()));
+    assert_eq!((ws.get("first"), ws.get("second")), (b"two".to_vec(), b"one".to_vec()));
 }
 
 /// A call of each tool on this path.
@@ -192,87 +192,87 @@ fn each(path: &str) -> [(&'static str, Value); 6] {
 
 #[tokio::test]
 async fn c28_a_linked_directory_is_outside_where_it_leads_there() {
-    let mut bench = Bench::new();
-    std::fs::create_dir(bench.outside().join("elsewhere")).expect("a directory");
-    bench.put("../elsewhere/x", "secret a\n");
-    bench.put("in/x", "a\n");
-    symlink(bench.outside().join("elsewhere"), bench.at("out")).expect("a link");
-    symlink("in", bench.at("within")).expect("a link");
+    let mut ws = Workspace::new();
+    std::fs::create_dir(ws.outside().join("elsewhere")).expect("a directory");
+    ws.put("../elsewhere/x", "secret a\n");
+    ws.put("in/x", "a\n");
+    symlink(ws.outside().join("elsewhere"), ws.at("out")).expect("a link");
+    symlink("in", ws.at("within")).expect("a link");
     for mode in [PermissionMode::Ask, PermissionMode::AutoEdit, PermissionMode::Plan] {
-        bench.mode = mode;
+        ws.mode = mode;
         for (tool, arguments) in each("out/x").into_iter().chain(each("in/../out/x")) {
-            let verdict = bench.judge(tool, &arguments);
+            let verdict = ws.judge(tool, &arguments);
             assert!(!matches!(verdict, Verdict::Allow(_)), "{mode:?} {tool} {arguments}");
         }
     }
     for (tool, arguments) in each("within/x") {
-        assert!(is_inside(&bench.prepare(tool, &arguments).expect("a call")), "{tool}");
+        assert!(is_inside(&ws.prepare(tool, &arguments).expect("a call")), "{tool}");
     }
     // Searching the workspace does not go through the link.
-    bench.mode = PermissionMode::Ask;
+    ws.mode = PermissionMode::Ask;
     for (tool, arguments) in [
         ("grep", json!({ "pattern": "a" })),
         ("glob", json!({ "pattern": "**" })),
         ("list", json!({ "depth": 9 })),
     ] {
-        let output = bench.call(tool, &arguments).await;
+        let output = ws.call(tool, &arguments).await;
         assert!(!ok(&output).contains("secret") && !text(&output).contains("out/x"), "{tool}");
     }
     // A workspace that is itself under a link.
-    symlink(&bench.context.cwd, bench.outside().join("door")).expect("a link");
-    let bench = bench.with(|context| context.cwd = context.cwd.with_file_name("door"));
-    let prepare = bench.prepare("read", &json!({ "path": "in/x" })).expect("a call");
+    symlink(&ws.context.cwd, ws.outside().join("door")).expect("a link");
+    let ws = ws.with(|context| context.cwd = context.cwd.with_file_name("door"));
+    let prepare = ws.prepare("read", &json!({ "path": "in/x" })).expect("a call");
     assert!(is_inside(&prepare));
     assert_eq!(prepare.prepared.summary, "read in/x");
-    assert_eq!(ok(&bench.call("read", &json!({ "path": "in/x" })).await), "     1\ta\n");
-    let absolute = bench.at("in/x");
-    assert!(is_inside(&bench.prepare("read", &json!({ "path": absolute })).expect("a call")));
+    assert_eq!(ok(&ws.call("read", &json!({ "path": "in/x" })).await), "     1\ta\n");
+    let absolute = ws.at("in/x");
+    assert!(is_inside(&ws.prepare("read", &json!({ "path": absolute })).expect("a call")));
 }
 
 #[tokio::test]
 async fn c29_a_link_at_the_end_is_outside_where_it_leads_there() {
-    let mut bench = Bench::new();
-    bench.mode = PermissionMode::AutoEdit;
-    bench.put("../there", "old");
-    symlink(bench.outside().join("there"), bench.at("n")).expect("a link");
-    symlink(bench.outside().join("new"), bench.at("d")).expect("a link");
-    symlink("../new", bench.at("r")).expect("a link");
-    symlink("loop", bench.at("loop")).expect("a link");
+    let mut ws = Workspace::new();
+    ws.mode = PermissionMode::AutoEdit;
+    ws.put("../there", "old");
+    symlink(ws.outside().join("there"), ws.at("n")).expect("a link");
+    symlink(ws.outside().join("new"), ws.at("d")).expect("a link");
+    symlink("../new", ws.at("r")).expect("a link");
+    symlink("loop", ws.at("loop")).expect("a link");
     for name in ["n", "d", "r"] {
         let arguments = json!({ "path": name, "content": "pwn" });
-        let Verdict::Ask { reason, .. } = bench.judge("write", &arguments) else {
+        let Verdict::Ask { reason, .. } = ws.judge("write", &arguments) else {
             panic!("{name} should ask")
         };
         assert!(reason.contains("outside the workspace"), "{reason}");
-        let prepare = bench.prepare("write", &arguments).expect("a call");
+        let prepare = ws.prepare("write", &arguments).expect("a call");
         let resolved = if name == "n" { "there" } else { "new" };
-        let resolved = bench.outside().join(resolved).display().to_string();
+        let resolved = ws.outside().join(resolved).display().to_string();
         assert!(prepare.prepared.summary.contains(&resolved), "{}", prepare.prepared.summary);
     }
-    let refused = bench.prepare("read", &json!({ "path": "loop" })).err().expect("no path");
+    let refused = ws.prepare("read", &json!({ "path": "loop" })).err().expect("no path");
     assert!(refused.contains("more than 40 links"), "{refused}");
     // Granted, it goes there and nowhere else.
-    ok(&bench.call("write", &json!({ "path": "d", "content": "granted" })).await);
-    assert_eq!(bench.get("../new"), b"granted");
-    assert!(bench.at("d").is_symlink());
+    ok(&ws.call("write", &json!({ "path": "d", "content": "granted" })).await);
+    assert_eq!(ws.get("../new"), b"granted");
+    assert!(ws.at("d").is_symlink());
 }
 
-type Swap = fn(&Bench);
+type Swap = fn(&Workspace);
 
 #[tokio::test]
 async fn a_link_that_appears_after_the_judgement_is_refused() {
-    let bench = Bench::new();
-    bench.put("../secret", "secret");
-    bench.put("dir/f", "harmless");
-    bench.put("../elsewhere/f", "secret");
+    let ws = Workspace::new();
+    ws.put("../secret", "secret");
+    ws.put("dir/f", "harmless");
+    ws.put("../elsewhere/f", "secret");
     let swaps: [Swap; 2] = [
-        |bench| {
-            std::fs::remove_file(bench.at("dir/f")).expect("it is ours");
-            symlink(bench.outside().join("secret"), bench.at("dir/f")).expect("a link");
+        |ws| {
+            std::fs::remove_file(ws.at("dir/f")).expect("it is ours");
+            symlink(ws.outside().join("secret"), ws.at("dir/f")).expect("a link");
         },
-        |bench| {
-            std::fs::remove_dir_all(bench.at("dir")).expect("it is ours");
-            symlink(bench.outside().join("elsewhere"), bench.at("dir")).expect("a link");
+        |ws| {
+            std::fs::remove_dir_all(ws.at("dir")).expect("it is ours");
+            symlink(ws.outside().join("elsewhere"), ws.at("dir")).expect("a link");
         },
     ];
     for swap in swaps {
@@ -282,31 +282,31 @@ async fn a_link_that_appears_after_the_judgement_is_refused() {
             ("write", json!({ "path": "dir/f", "content": "pwn" })),
             ("write", json!({ "path": "dir/new", "content": "pwn" })),
         ] {
-            let _ = std::fs::remove_file(bench.at("dir"));
-            let _ = std::fs::remove_dir_all(bench.at("dir"));
-            bench.put("dir/f", "harmless");
-            bench.call("read", &json!({ "path": "dir/f" })).await;
-            let prepare = bench.prepare(tool, &arguments).expect("a call");
-            let approved = bench.approve(&prepare);
-            swap(&bench);
-            let (run, _live) = bench.start(&tokio_util::sync::CancellationToken::new());
+            let _ = std::fs::remove_file(ws.at("dir"));
+            let _ = std::fs::remove_dir_all(ws.at("dir"));
+            ws.put("dir/f", "harmless");
+            ws.call("read", &json!({ "path": "dir/f" })).await;
+            let prepare = ws.prepare(tool, &arguments).expect("a call");
+            let approved = ws.approve(&prepare);
+            swap(&ws);
+            let (run, _live) = ws.start(&tokio_util::sync::CancellationToken::new());
             let output = prepare.tool.run(&approved, run).await;
-            if arguments["path"] == "dir/new" && !bench.at("dir").is_symlink() {
+            if arguments["path"] == "dir/new" && !ws.at("dir").is_symlink() {
                 ok(&output);
                 continue;
             }
             assert!(error(&output).contains("changed into a link meanwhile"), "{}", text(&output));
         }
     }
-    assert_eq!(bench.get("../secret"), b"secret");
-    assert_eq!(bench.get("../elsewhere/f"), b"secret");
-    assert!(!bench.outside().join("elsewhere/new").exists());
+    assert_eq!(ws.get("../secret"), b"secret");
+    assert_eq!(ws.get("../elsewhere/f"), b"secret");
+    assert!(!ws.outside().join("elsewhere/new").exists());
 }
 
 #[tokio::test]
 async fn c31_what_is_no_file_is_refused_at_once() {
-    let bench = Bench::new();
-    let fifo = bench.at("p");
+    let ws = Workspace::new();
+    let fifo = ws.at("p");
     rustix::fs::mknodat(
         rustix::fs::CWD,
         &fifo,
@@ -321,20 +321,20 @@ async fn c31_what_is_no_file_is_refused_at_once() {
         ("edit", json!({ "path": "p", "old": "a", "new": "b" })),
         ("grep", json!({ "path": "p", "pattern": "a" })),
     ] {
-        let output = bench.call(tool, &arguments).await;
+        let output = ws.call(tool, &arguments).await;
         assert!(error(&output).contains("is a FIFO, no ordinary file"), "{tool}");
-        let preview = bench.prepare(tool, &arguments).expect("a call");
-        let _ = preview.tool.preview(&arguments, &bench.context);
+        let preview = ws.prepare(tool, &arguments).expect("a call");
+        let _ = preview.tool.preview(&arguments, &ws.context);
     }
     // Among others it is passed over.
-    bench.put("f", "a\n");
-    assert_eq!(ok(&bench.call("grep", &json!({ "pattern": "a" })).await), "f\n1:a\n");
+    ws.put("f", "a\n");
+    assert_eq!(ok(&ws.call("grep", &json!({ "pattern": "a" })).await), "f\n1:a\n");
     for (path, refused) in [
         ("/dev/zero", "is a character device"),
         ("/proc/self/mem", "is no ordinary file"),
         ("/proc/self/environ", "is no ordinary file"),
     ] {
-        let output = bench.call("read", &json!({ "path": path })).await;
+        let output = ws.call("read", &json!({ "path": path })).await;
         assert_ne!(output.status, ToolStatus::Ok);
         assert!(text(&output).contains(refused), "{}", text(&output));
     }
@@ -342,35 +342,35 @@ async fn c31_what_is_no_file_is_refused_at_once() {
 
 #[tokio::test]
 async fn c36_a_write_stores_exactly_its_text() {
-    let bench = Bench::new();
+    let ws = Workspace::new();
     for content in ["a", "a\n", "a\n\n\n", "", "a\r\nb"] {
-        bench.call("read", &json!({ "path": "f" })).await;
-        ok(&bench.call("write", &json!({ "path": "f", "content": content })).await);
-        assert_eq!(bench.get("f"), content.as_bytes());
+        ws.call("read", &json!({ "path": "f" })).await;
+        ok(&ws.call("write", &json!({ "path": "f", "content": content })).await);
+        assert_eq!(ws.get("f"), content.as_bytes());
     }
 }
 
 #[tokio::test]
 async fn c18_a_mark_at_the_start_is_kept_and_not_shown() {
-    let bench = Bench::new();
-    bench.put("f", b"\xEF\xBB\xBFx=1\n");
-    assert_eq!(ok(&bench.call("read", &json!({ "path": "f" })).await), "     1\tx=1\n");
-    ok(&bench.call("edit", &json!({ "path": "f", "old": "x=1", "new": "x=2" })).await);
-    assert_eq!(bench.get("f"), b"\xEF\xBB\xBFx=2\n");
-    ok(&bench.call("write", &json!({ "path": "f", "content": "y\n" })).await);
-    assert_eq!(bench.get("f"), b"\xEF\xBB\xBFy\n");
+    let ws = Workspace::new();
+    ws.put("f", b"\xEF\xBB\xBFx=1\n");
+    assert_eq!(ok(&ws.call("read", &json!({ "path": "f" })).await), "     1\tx=1\n");
+    ok(&ws.call("edit", &json!({ "path": "f", "old": "x=1", "new": "x=2" })).await);
+    assert_eq!(ws.get("f"), b"\xEF\xBB\xBFx=2\n");
+    ok(&ws.call("write", &json!({ "path": "f", "content": "y\n" })).await);
+    assert_eq!(ws.get("f"), b"\xEF\xBB\xBFy\n");
 }
 
 #[tokio::test]
 async fn guarded_paths_ask_even_inside() {
-    let mut bench = Bench::new();
-    bench.mode = PermissionMode::AutoEdit;
+    let mut ws = Workspace::new();
+    ws.mode = PermissionMode::AutoEdit;
     let asks = |tool: &str, path: &str| {
         let arguments = match tool {
             "read" => json!({ "path": path }),
             _ => json!({ "path": path, "content": "" }),
         };
-        matches!(bench.judge(tool, &arguments), Verdict::Ask { .. })
+        matches!(ws.judge(tool, &arguments), Verdict::Ask { .. })
     };
     for path in [
         ".git/hooks/pre-commit",
@@ -407,25 +407,25 @@ async fn guarded_paths_ask_even_inside() {
 
 #[tokio::test]
 async fn a_tree_leaves_out_what_is_ignored() {
-    let bench = Bench::new();
-    bench.put(".gitignore", "target/\n");
-    bench.put(".git/HEAD", "");
-    bench.put("target/x", "");
-    bench.put("src/deep/er/still/a.rs", "");
-    bench.put(".github/ci.yml", "");
-    symlink("src", bench.at("link")).expect("a link");
-    let output = bench.call("list", &json!({ "depth": 3 })).await;
+    let ws = Workspace::new();
+    ws.put(".gitignore", "target/\n");
+    ws.put(".git/HEAD", "");
+    ws.put("target/x", "");
+    ws.put("src/deep/er/still/a.rs", "");
+    ws.put(".github/ci.yml", "");
+    symlink("src", ws.at("link")).expect("a link");
+    let output = ws.call("list", &json!({ "depth": 3 })).await;
     let expected =
         "  .github/\n    ci.yml\n  .gitignore\n  link -> src\n  src/\n    deep/\n      er/\n";
     assert_eq!(ok(&output).split_once('\n').expect("a head").1, expected);
-    let output = bench.call("list", &json!({ "path": "src/deep", "depth": 1 })).await;
+    let output = ws.call("list", &json!({ "path": "src/deep", "depth": 1 })).await;
     assert!(ok(&output).ends_with("deep/\n  er/\n"), "{}", text(&output));
-    let output = bench.call("list", &json!({ "path": ".gitignore" })).await;
+    let output = ws.call("list", &json!({ "path": ".gitignore" })).await;
     assert!(error(&output).ends_with("is no directory"), "{}", text(&output));
     for n in 0..1_100 {
-        bench.put(&format!("many/{n:04}"), "");
+        ws.put(&format!("many/{n:04}"), "");
     }
-    let output = bench.call("list", &json!({ "path": "many" })).await;
+    let output = ws.call("list", &json!({ "path": "many" })).await;
     assert!(
         ok(&output).ends_with("  0999\n[only the first 1000 entries; list a directory below]\n")
     );
@@ -433,7 +433,7 @@ async fn a_tree_leaves_out_what_is_ignored() {
 
 #[tokio::test]
 async fn mistakes_are_answered_with_what_is_right() {
-    let bench = Bench::new();
+    let ws = Workspace::new();
     for (tool, arguments, answer) in [
         (
             "raed",
@@ -461,11 +461,11 @@ async fn mistakes_are_answered_with_what_is_right() {
             "the arguments are no JSON object. The parameters of read are: path (string, required), limit (integer), offset (integer).",
         ),
     ] {
-        let output = bench.call(tool, &arguments).await;
+        let output = ws.call(tool, &arguments).await;
         assert_eq!(output.status, ToolStatus::Invalid);
         assert_eq!(text(&output), answer);
     }
     // A `null` means that it is absent.
-    bench.put("a", "x");
-    ok(&bench.call("read", &json!({ "path": "a", "limit": null })).await);
+    ws.put("a", "x");
+    ok(&ws.call("read", &json!({ "path": "a", "limit": null })).await);
 }

@@ -4,8 +4,8 @@
 //!
 //! Receives nothing; hands verdicts to the test runner.
 
-mod bench;
 mod edits;
 mod files;
 mod searches;
 mod shell;
+mod workspace;

@@ -10,14 +10,14 @@ use agentd_protocol::item::ToolStatus;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::bench::{Bench, ok, text};
+use crate::workspace::{Workspace, ok, text};
 
 #[tokio::test]
 async fn globs_find_files_newest_first() {
-    let bench = Bench::new();
+    let ws = Workspace::new();
     for (age, name) in [(3, "src/old.rs"), (1, "src/deep/new.rs"), (2, "top.rs"), (0, "a.txt")] {
-        bench.put(name, "");
-        let file = File::options().write(true).open(bench.at(name)).expect("it is there");
+        ws.put(name, "");
+        let file = File::options().write(true).open(ws.at(name)).expect("it is there");
         let changed_at = SystemTime::now() - Duration::from_secs(age * 100);
         file.set_modified(changed_at).expect("it is ours");
     }
@@ -28,12 +28,12 @@ async fn globs_find_files_newest_first() {
         ("**/*.{rs,txt}", "src", "src/deep/new.rs\nsrc/old.rs"),
         ("*.md", ".", "[no file matches; **/ before it looks below as well]\n"),
     ] {
-        let output = bench.call("glob", &json!({ "pattern": pattern, "path": path })).await;
+        let output = ws.call("glob", &json!({ "pattern": pattern, "path": path })).await;
         assert_eq!(ok(&output), expected, "{pattern} in {path}");
     }
     for (pattern, answer) in [("/etc/*", "starts at"), ("../*", "starts at"), ("a[", "the pattern")]
     {
-        let output = bench.call("glob", &json!({ "pattern": pattern })).await;
+        let output = ws.call("glob", &json!({ "pattern": pattern })).await;
         assert_eq!(output.status, ToolStatus::Invalid);
         assert!(text(&output).contains(answer), "{}", text(&output));
     }
@@ -41,12 +41,12 @@ async fn globs_find_files_newest_first() {
 
 #[tokio::test]
 async fn c32_links_do_not_cycle_and_a_cancel_stops_the_walk() {
-    let bench = Bench::new();
+    let ws = Workspace::new();
     for n in 0..1_200 {
-        bench.put(&format!("a/{}/x{n}", n % 40), "needle\n");
+        ws.put(&format!("a/{}/x{n}", n % 40), "needle\n");
     }
-    symlink("../a", bench.at("a/b")).expect("a link");
-    let output = bench.call("glob", &json!({ "pattern": "**/*x*" })).await;
+    symlink("../a", ws.at("a/b")).expect("a link");
+    let output = ws.call("glob", &json!({ "pattern": "**/*x*" })).await;
     assert_eq!(ok(&output).lines().filter(|line| line.starts_with("a/")).count(), 1_000);
     assert!(text(&output).ends_with("[the newest 1000 of 1200; narrow the pattern]\n"));
     for (tool, arguments) in [
@@ -55,11 +55,11 @@ async fn c32_links_do_not_cycle_and_a_cancel_stops_the_walk() {
         ("list", json!({})),
         ("read", json!({ "path": "a/0/x0" })),
     ] {
-        let prepare = bench.prepare(tool, &arguments).expect("a call");
-        let approved = bench.approve(&prepare);
+        let prepare = ws.prepare(tool, &arguments).expect("a call");
+        let approved = ws.approve(&prepare);
         let cancel = CancellationToken::new();
         cancel.cancel();
-        let (run, _live) = bench.start(&cancel);
+        let (run, _live) = ws.start(&cancel);
         let output = prepare.tool.run(&approved, run).await;
         assert_eq!(output.status, ToolStatus::Interrupted, "{tool}");
     }
@@ -67,25 +67,25 @@ async fn c32_links_do_not_cycle_and_a_cancel_stops_the_walk() {
 
 #[tokio::test]
 async fn c33_binaries_and_what_is_ignored_are_left_out() {
-    let bench = Bench::new();
-    bench.put(".gitignore", "node_modules/\n");
-    bench.put(".git/objects/x", "needle\n");
-    bench.put("node_modules/y/index.js", "needle\n");
-    bench.put("nul", b"\0needle\n");
-    bench.put(".env", "needle\n");
-    bench.put("src/a.rs", "one\nneedle here\nthree\r\nneedle\r\n");
-    let huge = File::create(bench.at("huge")).expect("a file");
+    let ws = Workspace::new();
+    ws.put(".gitignore", "node_modules/\n");
+    ws.put(".git/objects/x", "needle\n");
+    ws.put("node_modules/y/index.js", "needle\n");
+    ws.put("nul", b"\0needle\n");
+    ws.put(".env", "needle\n");
+    ws.put("src/a.rs", "one\nneedle here\nthree\r\nneedle\r\n");
+    let huge = File::create(ws.at("huge")).expect("a file");
     huge.set_len(1 << 30).expect("a sparse file");
-    let output = bench.call("grep", &json!({ "pattern": "needle" })).await;
+    let output = ws.call("grep", &json!({ "pattern": "needle" })).await;
     let notes = "[2 binary files left out]\n[1 secret file left out]\n";
     assert_eq!(ok(&output), format!("src/a.rs\n2:needle here\n4:needle\n{notes}"));
 }
 
 #[tokio::test]
 async fn grep_shows_lines_files_or_counts() {
-    let bench = Bench::new();
-    bench.put("a.rs", "1\n2\nx\n4\n5\n6\n7\n8\nx\n");
-    bench.put("b.txt", "x\n");
+    let ws = Workspace::new();
+    ws.put("a.rs", "1\n2\nx\n4\n5\n6\n7\n8\nx\n");
+    ws.put("b.txt", "x\n");
     for (arguments, expected) in [
         (json!({ "pattern": "x" }), "a.rs\n3:x\n9:x\n\nb.txt\n1:x\n"),
         (json!({ "pattern": "x", "glob": "*.rs" }), "a.rs\n3:x\n9:x\n"),
@@ -104,15 +104,15 @@ async fn grep_shows_lines_files_or_counts() {
         (json!({ "pattern": "^X$" }), "[nothing matches]\n"),
         (json!({ "pattern": "(?i)^X$", "path": "b.txt" }), "b.txt\n1:x\n"),
     ] {
-        let output = bench.call("grep", &arguments).await;
+        let output = ws.call("grep", &arguments).await;
         assert_eq!(ok(&output), expected, "{arguments}");
     }
-    let output = bench.call("grep", &json!({ "pattern": "(" })).await;
+    let output = ws.call("grep", &json!({ "pattern": "(" })).await;
     assert_eq!(output.status, ToolStatus::Invalid);
     assert!(text(&output).contains("no regular expression"), "{}", text(&output));
     // Long lines are cut between characters, and the whole is bounded.
-    bench.put("long", format!("x{}\n", "é".repeat(1_000)).repeat(500));
-    let output = bench.call("grep", &json!({ "pattern": "x", "path": "long", "max": 5_000 })).await;
+    ws.put("long", format!("x{}\n", "é".repeat(1_000)).repeat(500));
+    let output = ws.call("grep", &json!({ "pattern": "x", "path": "long", "max": 5_000 })).await;
     assert!(ok(&output).len() <= 50 * 1024);
     assert!(text(&output).contains("there may be more"));
 }

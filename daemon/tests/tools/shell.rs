@@ -13,7 +13,7 @@ use agentd_protocol::item::ToolStatus;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::bench::{Bench, error, ok, text};
+use crate::workspace::{Workspace, error, ok, text};
 
 /// Whether a process is there and no zombie.
 fn lives(pid: &str) -> bool {
@@ -30,8 +30,8 @@ async fn until(mut state: impl FnMut() -> bool) {
     }
 }
 
-fn impatient() -> Bench {
-    Bench::new().with(|context| {
+fn impatient() -> Workspace {
+    Workspace::new().with(|context| {
         let mut config = (*context.config).clone();
         config.shell.kill_grace = Duration::from_millis(200);
         context.config = Arc::new(config);
@@ -40,57 +40,57 @@ fn impatient() -> Bench {
 
 #[tokio::test]
 async fn both_streams_come_in_order_and_marked() {
-    let bench = Bench::new();
-    let output = bench.call("shell", &json!({ "command": "echo a; echo b >&2; exit 3" })).await;
+    let ws = Workspace::new();
+    let output = ws.call("shell", &json!({ "command": "echo a; echo b >&2; exit 3" })).await;
     assert_eq!(error(&output), "exit code 3\na\n[stderr]\nb\n");
-    let output = bench.call("shell", &json!({ "command": "printf x >&2" })).await;
+    let output = ws.call("shell", &json!({ "command": "printf x >&2" })).await;
     assert_eq!(ok(&output), "exit code 0\n[stderr]\nx");
-    let output = bench.call("shell", &json!({ "command": "true" })).await;
+    let output = ws.call("shell", &json!({ "command": "true" })).await;
     assert_eq!(ok(&output), "exit code 0\n[no output]");
-    let output = bench.call("shell", &json!({ "command": "kill -9 $$" })).await;
+    let output = ws.call("shell", &json!({ "command": "kill -9 $$" })).await;
     assert_eq!(error(&output), "killed by signal 9\n[no output]");
 }
 
 #[tokio::test]
 async fn it_runs_where_it_is_told() {
-    let bench = Bench::new();
-    bench.put("sub/a", "");
-    let cwd = bench.context.cwd.display();
-    let output = bench.call("shell", &json!({ "command": "pwd; echo $PWD" })).await;
+    let ws = Workspace::new();
+    ws.put("sub/a", "");
+    let cwd = ws.context.cwd.display();
+    let output = ws.call("shell", &json!({ "command": "pwd; echo $PWD" })).await;
     assert_eq!(ok(&output), format!("exit code 0\n{cwd}\n{cwd}\n"));
-    let output = bench.call("shell", &json!({ "command": "pwd", "cwd": "sub" })).await;
+    let output = ws.call("shell", &json!({ "command": "pwd", "cwd": "sub" })).await;
     assert_eq!(ok(&output), format!("exit code 0\n{cwd}/sub\n"));
-    let output = bench.call("shell", &json!({ "command": "pwd", "cwd": "none" })).await;
+    let output = ws.call("shell", &json!({ "command": "pwd", "cwd": "none" })).await;
     assert!(error(&output).contains(&format!("{cwd}/none does not exist")), "{}", text(&output));
 }
 
 #[tokio::test]
 async fn c1_a_quiet_child_in_the_background_holds_nothing_up() {
-    let bench = Bench::new();
+    let ws = Workspace::new();
     for command in [
         "sleep 300 & echo $! >pid; echo done",
         "sleep 300 </dev/null >/dev/null & echo $! >pid; echo done",
     ] {
-        let output = bench.call("shell", &json!({ "command": command })).await;
+        let output = ws.call("shell", &json!({ "command": command })).await;
         let text = ok(&output);
         assert!(text.starts_with("exit code 0\ndone\n"), "{text}");
         assert!(text.contains("1 process of this command is still running"), "{text}");
-        let pid = String::from_utf8(bench.get("pid")).expect("a number");
+        let pid = String::from_utf8(ws.get("pid")).expect("a number");
         assert!(lives(pid.trim()), "what was left in the background goes on");
     }
-    let pid = String::from_utf8(bench.get("pid")).expect("a number");
-    drop(bench);
+    let pid = String::from_utf8(ws.get("pid")).expect("a number");
+    drop(ws);
     // The tools are gone, and with them the pipe that was the child's life.
     until(|| !lives(pid.trim())).await;
 }
 
 #[tokio::test]
 async fn c2_a_talking_child_in_the_background_holds_nothing_up() {
-    let bench = Bench::new();
+    let ws = Workspace::new();
     let command = "(echo $BASHPID >pid; while :; do echo t; done) & sleep 0.2; echo done";
-    let output = bench.call("shell", &json!({ "command": command })).await;
+    let output = ws.call("shell", &json!({ "command": command })).await;
     assert!(ok(&output).contains("still running"), "{}", text(&output));
-    let pid = String::from_utf8(bench.get("pid")).expect("a number");
+    let pid = String::from_utf8(ws.get("pid")).expect("a number");
     // It writes on and is not blocked: its time of work grows.
     let work = || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).expect("it lives");
@@ -103,43 +103,43 @@ async fn c2_a_talking_child_in_the_background_holds_nothing_up() {
 
 #[tokio::test]
 async fn c3_a_child_in_its_own_session_ends_with_the_time() {
-    let bench = impatient();
+    let ws = impatient();
     let command = "setsid sh -c 'echo $$ >pid; exec sleep 300' & wait";
     let arguments = json!({ "command": command, "timeout_ms": 500 });
-    let output = bench.call("shell", &arguments).await;
+    let output = ws.call("shell", &arguments).await;
     assert!(error(&output).contains("did not end within 500 ms"), "{}", text(&output));
-    let pid = String::from_utf8(bench.get("pid")).expect("a number");
+    let pid = String::from_utf8(ws.get("pid")).expect("a number");
     assert!(!lives(pid.trim()), "the child in another session was ended too");
 }
 
 #[tokio::test]
 async fn c5_whoever_ignores_sigterm_is_killed() {
-    let bench = impatient();
+    let ws = impatient();
     let command = r#"bash -c 'trap "" TERM; (trap "" TERM; echo $BASHPID >pid; sleep 300; sleep 300) & sleep 300; sleep 300'"#;
     let arguments = json!({ "command": command, "timeout_ms": 300 });
-    let output = bench.call("shell", &arguments).await;
+    let output = ws.call("shell", &arguments).await;
     assert!(error(&output).contains("did not end within 300 ms"), "{}", text(&output));
     assert!(!text(&output).contains("still there"), "{}", text(&output));
-    let pid = String::from_utf8(bench.get("pid")).expect("a number");
+    let pid = String::from_utf8(ws.get("pid")).expect("a number");
     assert!(!lives(pid.trim()));
     // There is a bound even if none was asked for.
-    assert_eq!(bench.context.config.shell.timeout, Duration::from_mins(2));
+    assert_eq!(ws.context.config.shell.timeout, Duration::from_mins(2));
 }
 
 #[tokio::test]
 async fn c7_there_is_no_terminal_to_ask_at() {
-    let bench = Bench::new();
+    let ws = Workspace::new();
     let ours = rustix::process::getsid(None).expect("we have a session").as_raw_nonzero();
     // Fields 6 and 7: the session and the terminal.
     let command = "cut -d' ' -f6,7 /proc/$$/stat; (read x </dev/tty) 2>/dev/null || echo refused";
-    let output = bench.call("shell", &json!({ "command": command })).await;
+    let output = ws.call("shell", &json!({ "command": command })).await;
     let lines: Vec<&str> = ok(&output).lines().collect();
     let (session, terminal) = lines[1].split_once(' ').expect("two fields");
     assert_ne!(session, ours.to_string(), "it runs in a session of its own");
     assert_eq!(terminal, "0");
     assert_eq!(lines[2], "refused");
     // Standard input is at its end, and an editor does nothing, whatever a profile says.
-    let bench = bench.with(|context| {
+    let ws = ws.with(|context| {
         let mut env = (*context.env).clone();
         env.insert("EDITOR".to_owned(), "sleep 300; true".to_owned());
         env.insert("GIT_EDITOR".to_owned(), "sleep 300; true".to_owned());
@@ -147,16 +147,16 @@ async fn c7_there_is_no_terminal_to_ask_at() {
         context.env = Arc::new(env);
     });
     let command = "cat; git init -q . && git -c user.name=a -c user.email=a@b commit --allow-empty";
-    let output = bench.call("shell", &json!({ "command": command })).await;
+    let output = ws.call("shell", &json!({ "command": command })).await;
     assert!(error(&output).contains("empty commit message"), "{}", text(&output));
 }
 
 #[tokio::test]
 async fn c9_endless_output_needs_no_memory() {
-    let bench = Bench::new();
+    let ws = Workspace::new();
     // Far more than is kept in memory or on disk.
     let command = "yes | head -c 70000000";
-    let output = bench.call("shell", &json!({ "command": command })).await;
+    let output = ws.call("shell", &json!({ "command": command })).await;
     let shown = ok(&output);
     assert!(shown.len() <= 51 * 1024, "{} bytes", shown.len());
     let full = output.full_output.as_ref().expect("it was cut");
@@ -168,17 +168,17 @@ async fn c9_endless_output_needs_no_memory() {
     let around = shown.len() - "exit code 0\n".len() - note.len() - 1;
     assert_eq!(dropped + around as u64, 70_000_000);
     // A command that never ends is ended, however much it says.
-    let bench = impatient();
+    let ws = impatient();
     let arguments = json!({ "command": "cat /dev/zero", "timeout_ms": 300 });
-    let output = bench.call("shell", &arguments).await;
+    let output = ws.call("shell", &arguments).await;
     assert!(error(&output).contains("left out"));
 }
 
 #[tokio::test]
 async fn c11_the_end_of_long_output_is_kept() {
-    let bench = Bench::new();
+    let ws = Workspace::new();
     let command = "seq 1 200000; echo FAIL-X >&2; exit 3";
-    let output = bench.call("shell", &json!({ "command": command })).await;
+    let output = ws.call("shell", &json!({ "command": command })).await;
     let shown = error(&output);
     assert!(shown.starts_with("exit code 3\n1\n2\n3\n"));
     assert!(
@@ -192,48 +192,45 @@ async fn c11_the_end_of_long_output_is_kept() {
     assert!(all.starts_with("1\n2\n") && all.ends_with("200000\n[stderr]\nFAIL-X\n"));
     // The model can read it, though it is outside the workspace.
     let output =
-        bench.call("read", &json!({ "path": full.path, "offset": 100_000, "limit": 1 })).await;
+        ws.call("read", &json!({ "path": full.path, "offset": 100_000, "limit": 1 })).await;
     assert!(ok(&output).starts_with("100000\t100000\n"), "{}", text(&output));
 }
 
 #[tokio::test]
 async fn c14_a_deleted_directory_is_named() {
-    let bench = Bench::new();
-    bench.put("../other", "text");
-    std::fs::remove_dir_all(&bench.context.cwd).expect("it can be removed");
+    let ws = Workspace::new();
+    ws.put("../other", "text");
+    std::fs::remove_dir_all(&ws.context.cwd).expect("it can be removed");
     for (tool, arguments) in [
         ("shell", json!({ "command": "echo hi" })),
         ("read", json!({ "path": "a" })),
         ("list", json!({})),
     ] {
-        let output = bench.call(tool, &arguments).await;
+        let output = ws.call(tool, &arguments).await;
         assert_eq!(output.status, ToolStatus::Invalid);
-        let cwd = bench.context.cwd.display().to_string();
+        let cwd = ws.context.cwd.display().to_string();
         assert!(text(&output).contains(&cwd), "{tool}: {}", text(&output));
         assert!(text(&output).contains("does not exist"), "{tool}: {}", text(&output));
     }
     // Absolute paths are understood all the same, and it heals.
-    let other = bench.outside().join("other");
-    bench.tools.prepare("read", &json!({ "path": other }), &bench.context).expect("a path");
-    std::fs::create_dir(&bench.context.cwd).expect("it can be made again");
-    assert_eq!(
-        ok(&bench.call("shell", &json!({ "command": "echo hi" })).await),
-        "exit code 0\nhi\n"
-    );
+    let other = ws.outside().join("other");
+    ws.tools.prepare("read", &json!({ "path": other }), &ws.context).expect("a path");
+    std::fs::create_dir(&ws.context.cwd).expect("it can be made again");
+    assert_eq!(ok(&ws.call("shell", &json!({ "command": "echo hi" })).await), "exit code 0\nhi\n");
     // Removed by the command itself, and between the judgement and the run.
-    bench.call("shell", &json!({ "command": "rm -rf \"$PWD\"" })).await;
-    let output = bench.call("shell", &json!({ "command": "echo hi" })).await;
+    ws.call("shell", &json!({ "command": "rm -rf \"$PWD\"" })).await;
+    let output = ws.call("shell", &json!({ "command": "echo hi" })).await;
     assert_eq!(output.status, ToolStatus::Invalid);
 }
 
 #[tokio::test]
 async fn an_interrupt_ends_everything_and_says_so() {
-    let bench = impatient();
+    let ws = impatient();
     let command = "sleep 300 & echo $! >pid; echo started; wait";
-    let prepare = bench.prepare("shell", &json!({ "command": command })).expect("a call");
-    let approved = bench.approve(&prepare);
+    let prepare = ws.prepare("shell", &json!({ "command": command })).expect("a call");
+    let approved = ws.approve(&prepare);
     let cancel = CancellationToken::new();
-    let (run, mut live) = bench.start(&cancel);
+    let (run, mut live) = ws.start(&cancel);
     let canceller = async {
         let chunk = live.recv().await.expect("live output");
         assert_eq!(chunk.chunk, "started\n");
@@ -242,49 +239,49 @@ async fn an_interrupt_ends_everything_and_says_so() {
     let (output, ()) = tokio::join!(prepare.tool.run(&approved, run), canceller);
     assert_eq!(output.status, ToolStatus::Interrupted);
     assert_eq!(text(&output), "interrupted; the command was ended\nstarted\n");
-    let pid = String::from_utf8(bench.get("pid")).expect("a number");
+    let pid = String::from_utf8(ws.get("pid")).expect("a number");
     assert!(!lives(pid.trim()));
 }
 
 #[tokio::test]
 async fn an_aborted_call_leaves_nothing_behind() {
-    let bench = impatient();
+    let ws = impatient();
     let command = "trap '' TERM; echo $$ >pid; echo started; sleep 300; sleep 300";
-    let prepare = bench.prepare("shell", &json!({ "command": command })).expect("a call");
-    let approved = bench.approve(&prepare);
-    let (run, mut live) = bench.start(&CancellationToken::new());
+    let prepare = ws.prepare("shell", &json!({ "command": command })).expect("a call");
+    let approved = ws.approve(&prepare);
+    let (run, mut live) = ws.start(&CancellationToken::new());
     tokio::select! {
         _ = prepare.tool.run(&approved, run) => panic!("it waits"),
         chunk = live.recv() => assert!(chunk.is_some()),
     }
-    let pid = String::from_utf8(bench.get("pid")).expect("a number");
+    let pid = String::from_utf8(ws.get("pid")).expect("a number");
     until(|| !lives(pid.trim())).await;
 }
 
 #[tokio::test]
 async fn the_environment_is_the_sessions_and_marked() {
-    let bench = Bench::new().with(|context| {
+    let ws = Workspace::new().with(|context| {
         let mut env = (*context.env).clone();
         env.insert("FROM_SESSION".to_owned(), "yes".to_owned());
         context.env = Arc::new(env);
     });
-    let output = bench.call("shell", &json!({ "command": "env" })).await;
+    let output = ws.call("shell", &json!({ "command": "env" })).await;
     let env: BTreeMap<&str, &str> =
         ok(&output).lines().filter_map(|line| line.split_once('=')).collect();
     assert_eq!(env["FROM_SESSION"], "yes");
     assert_eq!(env["PAGER"], "cat");
     assert!(env["AGENTD_CALL_ID"].starts_with("call_"));
     assert!(!env.contains_key("HOME"), "nothing of the daemon's own comes through");
-    assert_eq!(Path::new(env["PWD"]), bench.context.cwd);
+    assert_eq!(Path::new(env["PWD"]), ws.context.cwd);
 }
 
 #[tokio::test]
 async fn too_many_left_behind_end_the_oldest() {
-    let bench = Bench::new();
+    let ws = Workspace::new();
     let mut pids = Vec::new();
     for _ in 0..17 {
-        bench.call("shell", &json!({ "command": "sleep 300 >&- 2>&- & echo $! >pid" })).await;
-        pids.push(String::from_utf8(bench.get("pid")).expect("a number"));
+        ws.call("shell", &json!({ "command": "sleep 300 >&- 2>&- & echo $! >pid" })).await;
+        pids.push(String::from_utf8(ws.get("pid")).expect("a number"));
     }
     until(|| !lives(pids[0].trim())).await;
     assert!(pids[1..].iter().all(|pid| lives(pid.trim())));
@@ -292,27 +289,27 @@ async fn too_many_left_behind_end_the_oldest() {
 
 #[tokio::test]
 async fn the_end_of_a_session_ends_what_it_left_behind() {
-    let bench = Bench::new();
+    let ws = Workspace::new();
     let command = "sleep 300 >&- 2>&- & echo $! >pid; echo $AGENTD_CALL_ID >id";
-    bench.call("shell", &json!({ "command": command })).await;
-    let pid = String::from_utf8(bench.get("pid")).expect("a number");
-    let call = [CallId::from(String::from_utf8(bench.get("id")).expect("an id").trim())];
+    ws.call("shell", &json!({ "command": command })).await;
+    let pid = String::from_utf8(ws.get("pid")).expect("a number");
+    let call = [CallId::from(String::from_utf8(ws.get("id")).expect("an id").trim())];
     // The launcher and the child.
     assert_eq!(launcher::survivors(&call), 2);
-    bench.tools.end_session(&SessionId::from("ses_other"));
+    ws.tools.end_session(&SessionId::from("ses_other"));
     assert!(lives(pid.trim()));
-    bench.tools.end_session(&bench.context.session_id);
+    ws.tools.end_session(&ws.context.session_id);
     until(|| launcher::survivors(&call) == 0).await;
     assert!(!lives(pid.trim()));
 }
 
 #[tokio::test]
 async fn whoever_lost_its_launcher_is_found_by_its_mark() {
-    let bench = Bench::new();
+    let ws = Workspace::new();
     let command = "echo $AGENTD_CALL_ID >id; kill -9 $PPID; sleep 300";
-    let output = bench.call("shell", &json!({ "command": command })).await;
+    let output = ws.call("shell", &json!({ "command": command })).await;
     assert!(error(&output).contains("ended without a word"), "{}", text(&output));
-    let call = [CallId::from(String::from_utf8(bench.get("id")).expect("an id").trim())];
+    let call = [CallId::from(String::from_utf8(ws.get("id")).expect("an id").trim())];
     assert!(launcher::survivors(&[CallId::from("call_none")]) == 0);
     assert!(launcher::kill_survivors(&call) > 0);
     until(|| launcher::survivors(&call) == 0).await;

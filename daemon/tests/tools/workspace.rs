@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 /// Pieces of live output that a test may look at; more are left out.
 const LIVE: usize = 64;
 
-pub(crate) struct Bench {
+pub(crate) struct Workspace {
     pub(crate) tools: Tools,
     pub(crate) context: Arc<ToolContext>,
     pub(crate) mode: PermissionMode,
@@ -34,7 +34,7 @@ pub(crate) struct Prepare {
     pub(crate) subject: Subject,
 }
 
-impl Bench {
+impl Workspace {
     pub(crate) fn new() -> Self {
         let temporary = tempfile::tempdir().expect("a temporary directory");
         let cwd = temporary.path().join("ws");
