@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use agentd_protocol::error::{ErrorData, RpcError};
-use agentd_protocol::framing::{Decoder, Frame, Framing};
+use agentd_protocol::framing::{Decoder, Fault, Frame, Framing};
 use bytes::BytesMut;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
@@ -139,6 +139,8 @@ impl Reader {
                 }
                 match frame {
                     None => break,
+                    // It was told when its message passed the limit.
+                    Some(Frame::Fatal(Fault::Endless { .. })) => return,
                     Some(Frame::Fatal(fault)) => {
                         let error = RpcError::new(
                             ErrorData::InvalidRequest,
