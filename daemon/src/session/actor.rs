@@ -111,6 +111,9 @@ impl Actor {
             Some(Ok(done)) = self.submitters.join_next() => return Input::Done(done),
             input = self.work.next() => return input,
         };
+        if self.state.epoch.is_none() && self.services.store.is_shared() {
+            self.catch_up().await;
+        }
         match command {
             Command::Submit(submitted) => self.look_up(submitted).await,
             command => Input::Command(command),
@@ -222,6 +225,7 @@ impl Actor {
             Command::Delete { reply } => plan.chore = Some(Chore::Delete(reply)),
             // A submission was looked up and came as such; loading has recovered.
             Command::Submit(_) | Command::Recover => {}
+            Command::TakeOver { reply } => plan.chore = Some(Chore::TakeOver(reply)),
             Command::Drain(mode) => self.drain(mode, plan, moment),
         }
     }

@@ -26,6 +26,8 @@ pub(super) enum Command {
     Update { params: Box<UpdateParams>, reply: Reply<Session> },
     /// Delete the session.
     Delete { reply: Reply<()> },
+    /// Take the session's lease, whoever has it.
+    TakeOver { reply: Reply<Session> },
     /// Take up what a former daemon left.
     Recover,
     /// The daemon stops.
@@ -47,7 +49,7 @@ impl Command {
         // A caller that is gone needs no answer.
         match self {
             Self::Submit(submitted) => drop(submitted.reply.send(Err(error))),
-            Self::Update { reply, .. } => drop(reply.send(Err(error))),
+            Self::Update { reply, .. } | Self::TakeOver { reply } => drop(reply.send(Err(error))),
             Self::Delete { reply } => drop(reply.send(Err(error))),
             Self::Recover | Self::Drain(_) => {}
         }

@@ -24,6 +24,8 @@ pub(super) struct Plan {
     pub(super) answer: Option<Answer>,
     /// The lease is to be taken or kept although nothing is written.
     pub(super) needs_lease: bool,
+    /// The lease is taken from a live process too.
+    pub(super) by_force: bool,
     /// Something to be done that no event tells.
     pub(super) chore: Option<Chore>,
 }
@@ -37,6 +39,8 @@ pub(super) enum Chore {
     Mend,
     /// Delete the session.
     Delete(Reply<()>),
+    /// Take the lease from whoever has it.
+    TakeOver(Reply<Session>),
 }
 
 /// Who is told that the plan's transaction is committed.
@@ -77,6 +81,7 @@ impl Plan {
             actions: Vec::new(),
             answer: None,
             needs_lease: false,
+            by_force: false,
             chore: None,
         }
     }

@@ -10,15 +10,17 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use agentd_protocol::event::{TurnError, TurnErrorCode};
+use agentd_protocol::event::{AbortReason, TurnError, TurnErrorCode};
 use agentd_protocol::id::SessionId;
 use agentd_protocol::item::Part;
+use agentd_protocol::session::Session;
 use agentd_protocol::submission::{Op, SubmitParams};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::Error;
 use super::actor::Actor;
-use super::command::Command;
+use super::command::{Command, Reply};
 use super::plan::Plan;
 use super::registry::Retire;
 use super::services::Services;
@@ -35,6 +37,8 @@ use crate::turn::{self, Found, Machine, Moment};
 pub(super) enum Why {
     /// Its actor starts.
     Start,
+    /// A client asked for it, whoever runs it.
+    TakenOver,
     /// The store failed under its turn, and may work again.
     StoreFailed(store::Error),
 }
@@ -82,6 +86,29 @@ impl Actor {
         Ok(())
     }
 
+    /// Other daemons may have written since this one had the lease: before anything is admitted,
+    /// the session is read again, and a turn that nobody runs any more is taken up.
+    pub(super) async fn catch_up(&mut self) {
+        if let Err(error) = self.take_up(Why::Start).await {
+            tracing::warn!(session = %self.session_id, %error, "the session cannot be read");
+        }
+    }
+
+    /// Takes the lease from whoever has it. Without a turn there is nothing to take: the next
+    /// write takes it.
+    pub(super) async fn take_over(&mut self, reply: Reply<Session>) {
+        let taken = match self.state.epoch {
+            Some(_) => Ok(()),
+            None => self.take_up(Why::TakenOver).await,
+        };
+        let session = match taken {
+            Ok(()) => self.services.store.session(&self.session_id).await,
+            Err(error) => Err(error),
+        };
+        // A caller that is gone needs no answer.
+        drop(reply.send(session.map_err(Error::from_store)));
+    }
+
     /// Reads the session anew and leaves its turn to whoever runs it now.
     pub(super) async fn follow(&mut self) {
         if let Err(error) = self.read_again().await {
@@ -105,12 +132,18 @@ impl Actor {
         let mut plan = Plan::new(moment.now);
         if let Some(open) = open_turn {
             self.restore(open, &mut moment);
+            let otherwise = if self.state.rival_lives {
+                AbortReason::LeaseLost
+            } else {
+                AbortReason::Crashed
+            };
             let input = match why {
-                Why::Start => turn::Input::TakeUp,
+                Why::Start | Why::TakenOver => turn::Input::TakeUp { otherwise },
                 Why::StoreFailed(error) => turn::Input::Fail(store_error(error)),
             };
             self.tell_turn(input, &mut plan, &mut moment);
             plan.needs_lease = true;
+            plan.by_force = matches!(why, Why::TakenOver);
         } else if !self.state.held {
             self.state.start_next(&mut plan, &self.services, &mut moment);
         }
@@ -192,7 +225,16 @@ fn context(services: &Services, loaded: &LoadedSession) -> Arc<ToolContext> {
 }
 
 async fn read_state(services: &Arc<Services>, loaded: LoadedSession) -> State {
-    let LoadedSession { session, queue, steered, last_end, epoch, next_item_index, .. } = loaded;
+    let LoadedSession {
+        rival_lives,
+        session,
+        queue,
+        steered,
+        last_end,
+        epoch,
+        next_item_index,
+        ..
+    } = loaded;
     let system = match session.item_count {
         0 => system_item(services, &session.cwd).await,
         _ => None,
@@ -209,6 +251,7 @@ async fn read_state(services: &Arc<Services>, loaded: LoadedSession) -> State {
         steered,
         turn: None,
         next_index: next_item_index,
+        rival_lives,
         last_end,
         hold_next: false,
         epoch,

@@ -115,6 +115,13 @@ impl Registry {
         answer.await.unwrap_or_else(|_| Err(ended()))
     }
 
+    /// Takes a session's lease from whoever has it.
+    pub async fn take_over(&self, session_id: &SessionId) -> Result<Session, Error> {
+        let (reply, answer) = oneshot::channel();
+        self.send(session_id, Command::TakeOver { reply })?;
+        answer.await.unwrap_or_else(|_| Err(ended()))
+    }
+
     /// Hands a submission to its session *before it returns*, so that calls in order are handed
     /// over in order; the future only waits for the answer.
     pub fn submit(

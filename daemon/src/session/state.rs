@@ -44,6 +44,8 @@ pub(super) struct State {
     pub(super) hold_next: bool,
     /// The state that was last told; true as of the last plan.
     pub(super) told: (SessionState, bool),
+    /// Who held the lease last did not give it back and still lives.
+    pub(super) rival_lives: bool,
     /// Our lease's epoch.
     pub(super) epoch: Option<u64>,
     /// The system item's text, for a session without items.

@@ -149,6 +149,12 @@ pub(super) fn in_force(
         .map(|row| row.lease(terms.now_ms)))
 }
 
+/// Whether another process has the lease, expired or not, and still lives as far as is known.
+pub(super) fn rival_lives(conn: &Connection, session: i64, holder: &Holder) -> Result<bool, Error> {
+    let row = row(conn, session)?;
+    Ok(row.is_some_and(|row| row.owner != holder.owner && !holder.knows_gone(&row)))
+}
+
 /// Our own epoch, if the row is ours; also when it expired, as long as nobody took it.
 pub(super) fn own_epoch(
     conn: &Connection,

@@ -151,6 +151,8 @@ pub struct LoadedSession {
     pub files_seen: Vec<(String, String)>,
     /// Our own epoch, if this process holds the lease.
     pub epoch: Option<u64>,
+    /// The process that held the lease last did not give it back and still lives.
+    pub rival_lives: bool,
 }
 
 /// A new session.

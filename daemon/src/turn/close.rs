@@ -80,11 +80,10 @@ impl Machine {
     }
 
     /// What a restart finds: a turn that waited for people goes on, every other one is closed.
-    pub(super) fn take_up(&mut self) {
+    pub(super) fn take_up(&mut self, otherwise: AbortReason) {
         if !matches!(self.phase, Phase::Calls) || !self.batch.is_resumable() {
             self.batch.lose_started();
-            let reason = AbortReason::Crashed;
-            return self.cut_off(Ending::Aborted { reason, by: None });
+            return self.cut_off(Ending::Aborted { reason: otherwise, by: None });
         }
         for call_id in self.batch.take_up() {
             self.act(Action::Prepare { call_id });

@@ -52,8 +52,9 @@ pub struct Opening {
 pub enum Input {
     /// Begin; the first input of a new machine.
     Begin(Opening),
-    /// Go on where the record stopped; the first input of a restored machine.
-    TakeUp,
+    /// Go on where the record stopped, or end for this reason; the first input of a restored
+    /// machine.
+    TakeUp { otherwise: AbortReason },
     /// News from the model's stream.
     Stream(StreamInput),
     /// A wait between two attempts is over, or was ended.

@@ -18,7 +18,7 @@ impl Machine {
     pub fn step(&mut self, input: Input, moment: &mut Moment) -> Step {
         match input {
             Input::Begin(opening) => self.begin(opening, moment),
-            Input::TakeUp => self.take_up(),
+            Input::TakeUp { otherwise } => self.take_up(otherwise),
             Input::Stream(news) => self.stream(news, moment),
             Input::RetryDue => self.retry_due(),
             Input::Prepared { call_id, traits } => self.prepared(&call_id, traits),

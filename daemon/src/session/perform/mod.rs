@@ -34,6 +34,7 @@ impl Actor {
         match plan.chore.take() {
             Some(Chore::Mend) => return self.mend().await,
             Some(Chore::Delete(reply)) => return self.delete(reply).await,
+            Some(Chore::TakeOver(reply)) => return self.take_over(reply).await,
             Some(Chore::RenewLease) => self.renew_lease().await,
             None => {}
         }
@@ -64,7 +65,7 @@ impl Actor {
             expected_head: self.state.session.head_seq,
             lease: match self.state.epoch {
                 Some(epoch) => LeaseUse::Held { epoch },
-                None => LeaseUse::Take { by_force: false },
+                None => LeaseUse::Take { by_force: plan.by_force },
             },
             release: self.state.is_at_rest(),
             events: std::mem::take(&mut plan.events),

@@ -438,7 +438,7 @@ fn a_restart_goes_on_waiting_for_an_open_prompt() {
     let prompts = rig.open_prompts();
     rig.machine = rig.restored();
     rig.open.clear();
-    rig.tell(Input::TakeUp);
+    rig.tell(Input::TakeUp { otherwise: AbortReason::Crashed });
     rig.settle();
     assert!(rig.machine.is_waiting());
     assert_eq!(rig.open_prompts(), prompts);
@@ -459,7 +459,7 @@ fn a_restart_closes_a_turn_that_was_streaming_or_running() {
     for mut rig in [streaming, running] {
         rig.machine = rig.restored();
         rig.open.clear();
-        rig.tell(Input::TakeUp);
+        rig.tell(Input::TakeUp { otherwise: AbortReason::Crashed });
         assert!(matches!(rig.last(), EventBody::TurnAborted { reason: AbortReason::Crashed, .. }));
         for (status, text) in rig.results() {
             assert_eq!(status, ToolStatus::Interrupted);

@@ -260,7 +260,7 @@ proptest! {
         let started_again = rig.machine.batch.states().any(|s| s.stage == Stage::Started);
         rig.machine = rig.restored();
         rig.open.clear();
-        rig.tell(Input::TakeUp);
+        rig.tell(Input::TakeUp { otherwise: AbortReason::Crashed });
         finish(&mut rig);
         if !started_again {
             check(&rig);
