@@ -132,11 +132,8 @@ impl Actor {
         let mut plan = Plan::new(moment.now);
         if let Some(open) = open_turn {
             self.restore(open, &mut moment);
-            let otherwise = if self.state.rival_lives {
-                AbortReason::LeaseLost
-            } else {
-                AbortReason::Crashed
-            };
+            let otherwise =
+                if self.state.rival_lives { AbortReason::LeaseLost } else { AbortReason::Crashed };
             let input = match why {
                 Why::Start | Why::TakenOver => turn::Input::TakeUp { otherwise },
                 Why::StoreFailed(error) => turn::Input::Fail(store_error(error)),
@@ -239,6 +236,7 @@ async fn read_state(services: &Arc<Services>, loaded: LoadedSession) -> State {
         0 => system_item(services, &session.cwd).await,
         _ => None,
     };
+    let rules_version = services.rules_version();
     let rules = services.store.rules(Some(&session.session_id)).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "remembered rules cannot be read");
         Vec::new()
@@ -257,6 +255,7 @@ async fn read_state(services: &Arc<Services>, loaded: LoadedSession) -> State {
         epoch,
         system,
         rules,
+        rules_version,
         draining: *services.draining.borrow(),
     }
 }

@@ -3,10 +3,12 @@
 //! Receives the parts from `boot`; hands them to actors and to the registry.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agentd_protocol::daemon::{DaemonEvent, Role, ShutdownMode};
-use agentd_protocol::id::{PromptId, SessionId};
+use agentd_protocol::id::{PromptId, RuleId, SessionId};
+use agentd_protocol::permission::{RuleInForce, RuleOrigin, Scope};
 use tokio::sync::{broadcast, watch};
 
 use crate::clock::Clock;
@@ -43,6 +45,8 @@ pub struct Services {
     /// Which session an open prompt belongs to.
     pub open_prompts: OpenPrompts,
     providers: Mutex<(Arc<config::Config>, Arc<Providers>)>,
+    /// Raised whenever a rule is remembered or forgotten.
+    rules_version: AtomicU64,
 }
 
 impl Services {
@@ -68,6 +72,7 @@ impl Services {
             watchers: Watchers::default(),
             open_prompts: OpenPrompts::default(),
             providers: Mutex::new((current, providers)),
+            rules_version: AtomicU64::new(0),
         }
     }
 
@@ -80,6 +85,29 @@ impl Services {
             *kept = (current, providers);
         }
         Arc::clone(&kept.1)
+    }
+
+    /// The rules of the configuration.
+    pub fn configured_rules(&self) -> Vec<RuleInForce> {
+        let config = self.config.current();
+        let rules = config.permission.rules.iter().enumerate();
+        rules
+            .map(|(place, rule)| RuleInForce {
+                rule_id: RuleId::from_unique(format!("config_{}", place + 1)),
+                rule: rule.clone(),
+                scope: Scope::Always,
+                origin: RuleOrigin::User,
+            })
+            .collect()
+    }
+
+    /// Remembered rules are to be read again.
+    pub fn rules_changed(&self) {
+        self.rules_version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn rules_version(&self) -> u64 {
+        self.rules_version.load(Ordering::Acquire)
     }
 
     /// Tells those who watch the daemon.

@@ -52,6 +52,8 @@ pub(super) struct State {
     pub(super) system: Option<Vec<Part>>,
     /// Rules that answers left: of this session, of its directory, of everywhere.
     pub(super) rules: Vec<RuleInForce>,
+    /// Which version of them that is.
+    pub(super) rules_version: u64,
     pub(super) draining: Option<ShutdownMode>,
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use agentd_protocol::error::RpcError;
 use agentd_protocol::method::{
     SessionCreate, SessionDelete, SessionEvents, SessionGet, SessionItems, SessionList,
-    SessionSubmit, SessionSubscribe, SessionUnsubscribe, SessionUpdate,
+    SessionSubmit, SessionSubscribe, SessionTakeover, SessionUnsubscribe, SessionUpdate,
 };
 use agentd_protocol::session::{DeleteResult, SessionParams, SubscribeParams, UnsubscribeResult};
 use bytes::Bytes;
@@ -56,6 +56,9 @@ fn changing(registration: &mut Registration) {
     registration.call::<SessionDelete, _, _>(|service, _, params| async move {
         service.registry.delete(&params.session_id).await.map_err(of_session)?;
         Ok(DeleteResult { deleted: true })
+    });
+    registration.call::<SessionTakeover, _, _>(|service, _, params| async move {
+        service.registry.take_over(&params.session_id).await.map_err(of_session)
     });
     registration.call::<SessionSubmit, _, _>(|service, context, params| async move {
         // Handed over before the first wait.

@@ -125,7 +125,9 @@ impl Actor {
             }
             EventBody::PermissionResolved(resolved) => {
                 self.services.open_prompts.remove(&resolved.prompt_id);
-                self.prompt_resolved(resolved);
+                if resolved.rule.is_some() {
+                    self.services.rules_changed();
+                }
             }
             EventBody::SessionState { state, .. } => {
                 let session_id = self.session_id.clone();
@@ -156,7 +158,10 @@ impl Actor {
                 self.services.journal.progress(&self.session_id, progress);
             }
             Action::Prepare { call_id } => self.prepare(call_id),
-            Action::Judge { call_id } => self.judge(call_id),
+            Action::Judge { call_id } => {
+                self.refresh_rules().await;
+                self.judge(call_id);
+            }
             Action::Run { call_id } => self.run_call(call_id).await,
             Action::StopTools => self.stop_tools(),
             Action::WaitRetry { delay_ms } => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agentd_protocol::event::Resolved;
 use agentd_protocol::id::{CallId, PromptId};
-use agentd_protocol::permission::{Prompt, Resolution, RuleInForce, RuleOrigin, Scope, Suggestion};
+use agentd_protocol::permission::{Prompt, Resolution, Suggestion};
 use agentd_protocol::submission::OnPrompt;
 
 use super::super::actor::Actor;
@@ -24,16 +24,23 @@ where somebody can answer";
 impl Actor {
     /// The policy in force for this session.
     pub(super) fn policy(&self) -> Policy {
-        let config = self.services.config.current();
-        let configured = config.permission.rules.iter().map(|rule| RuleInForce {
-            rule_id: "rule_config".into(),
-            rule: rule.clone(),
-            scope: Scope::Always,
-            origin: RuleOrigin::User,
-        });
-        Policy {
-            mode: self.state.session.permission_mode,
-            rules: configured.chain(self.state.rules.iter().cloned()).collect(),
+        let mut rules = self.services.configured_rules();
+        rules.extend(self.state.rules.iter().cloned());
+        Policy { mode: self.state.session.permission_mode, rules }
+    }
+
+    /// Reads the remembered rules if any changed since they were read.
+    pub(super) async fn refresh_rules(&mut self) {
+        let version = self.services.rules_version();
+        if version == self.state.rules_version {
+            return;
+        }
+        match self.services.store.rules(Some(&self.session_id)).await {
+            Ok(rules) => {
+                self.state.rules = rules;
+                self.state.rules_version = version;
+            }
+            Err(error) => tracing::warn!(%error, "remembered rules cannot be read"),
         }
     }
 
@@ -120,23 +127,6 @@ impl Actor {
             let wait = u64::try_from(next.unix_millis() - now.unix_millis()).unwrap_or(0);
             self.timers.set(Timer::Expire, Duration::from_millis(wait));
         }
-    }
-
-    /// A rule that an answer carried is in force from now on.
-    pub(super) fn prompt_resolved(&mut self, resolved: &Resolved) {
-        let (Some(rule), Some(scope)) = (&resolved.rule, resolved.scope) else { return };
-        self.state.rules.push(RuleInForce {
-            rule_id: agentd_protocol::id::RuleId::from_unique(
-                resolved.prompt_id.as_str().trim_start_matches(PromptId::PREFIX),
-            ),
-            rule: rule.clone(),
-            scope,
-            origin: if scope == Scope::Session {
-                RuleOrigin::Session
-            } else {
-                RuleOrigin::Remembered
-            },
-        });
     }
 }
 

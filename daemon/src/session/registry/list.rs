@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 
 use agentd_protocol::daemon::{ModelListResult, Tool, ToolListResult};
 use agentd_protocol::id::SessionId;
-use agentd_protocol::permission::{PermissionListParams, PermissionListResult};
+use agentd_protocol::permission::{
+    PermissionForgetParams, PermissionForgetResult, PermissionListParams, PermissionListResult,
+    PermissionRulesParams, PermissionRulesResult,
+};
 use agentd_protocol::session::{
     EventsParams, EventsResult, ItemsParams, ItemsResult, ListParams, ListResult, Session,
 };
@@ -58,6 +61,39 @@ impl Registry {
         let prompts =
             store.open_prompts(params.session_id.as_ref()).await.map_err(Error::from_store)?;
         Ok(PermissionListResult { prompts })
+    }
+
+    /// The rules in force, everywhere or for a session.
+    pub async fn rules(
+        &self,
+        params: PermissionRulesParams,
+    ) -> Result<PermissionRulesResult, Error> {
+        let services = &self.0.services;
+        let remembered = services.store.rules(params.session_id.as_ref()).await;
+        let mut rules = services.configured_rules();
+        rules.extend(remembered.map_err(Error::from_store)?);
+        Ok(PermissionRulesResult { rules })
+    }
+
+    /// Forgets a remembered rule; sessions notice with their next call.
+    pub async fn forget_rule(
+        &self,
+        params: PermissionForgetParams,
+    ) -> Result<PermissionForgetResult, Error> {
+        let services = &self.0.services;
+        let forgotten = services.store.forget_rule(&params.rule_id).await;
+        let forgotten = forgotten.map_err(Error::from_store)?;
+        services.rules_changed();
+        if forgotten {
+            return Ok(PermissionForgetResult { forgotten });
+        }
+        match services.configured_rules().iter().find(|rule| rule.rule_id == params.rule_id) {
+            Some(_) => Err(Error::InvalidParams {
+                field: "rule_id".to_owned(),
+                message: "this rule is configured: take it out of the configuration".to_owned(),
+            }),
+            None => Err(Error::RuleNotFound(params.rule_id)),
+        }
     }
 
     /// The models that can be used.
