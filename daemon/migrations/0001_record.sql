@@ -39,6 +39,7 @@ CREATE TABLE items (
     session INTEGER NOT NULL REFERENCES sessions (id),
     item_id TEXT NOT NULL,
     item_index INTEGER NOT NULL,
+    -- reset: booked, its text taken back or left unfinished
     status TEXT NOT NULL CHECK (status IN ('streaming', 'reset', 'complete')),
     attempt INTEGER NOT NULL,
     hidden_by TEXT,
@@ -46,7 +47,7 @@ CREATE TABLE items (
     UNIQUE (session, item_index),
     UNIQUE (session, item_id)
 ) STRICT;
-CREATE INDEX items_unfinished ON items (session) WHERE status <> 'complete';
+CREATE INDEX items_streaming ON items (session, item_index) WHERE status = 'streaming';
 
 -- Pieces of the item that streams; emptied when it completes or starts again.
 CREATE TABLE checkpoints (

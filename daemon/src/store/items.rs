@@ -88,6 +88,21 @@ pub(super) fn reset(target: Target<'_>, item_id: &ItemId, attempt: u32) -> Resul
     forget_text(target, item_id)
 }
 
+/// A turn ended: what it left unfinished is not in flight any more.
+pub(super) fn abandon(target: Target<'_>) -> Result<(), Error> {
+    target
+        .conn
+        .prepare_cached(
+            "UPDATE items SET status = 'reset' WHERE session = ?1 AND status = 'streaming'",
+        )?
+        .execute([target.session])?;
+    target
+        .conn
+        .prepare_cached("DELETE FROM checkpoints WHERE session = ?1")?
+        .execute([target.session])?;
+    Ok(())
+}
+
 /// Writes a whole item, in the place it was booked or the next one; its key.
 pub(super) fn completed(target: Target<'_>, item: &Item, json: &str) -> Result<i64, Error> {
     let booked: Option<(i64, u64, String)> = target
@@ -210,7 +225,7 @@ pub(super) fn streaming(conn: &Connection, session: i64) -> Result<Option<InFlig
     let item: Option<(String, u32)> = conn
         .prepare_cached(
             "SELECT item_id, attempt FROM items
-             WHERE session = ?1 AND status <> 'complete' AND status = 'streaming'
+             WHERE session = ?1 AND status = 'streaming'
              ORDER BY item_index DESC LIMIT 1",
         )?
         .query_row([session], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -248,11 +263,11 @@ pub(super) fn page(conn: &Connection, params: &ItemsParams) -> Result<ItemsResul
     let limit = page_limit(params.limit)?;
     let mut statement = conn.prepare_cached(if backwards {
         "SELECT item_index, json, hidden_by, status FROM items
-         WHERE session = ?1 AND item_index > ?2 AND item_index < ?3
+         WHERE session = ?1 AND item_index > ?2 AND item_index < ?3 AND status <> 'reset'
          ORDER BY item_index DESC LIMIT ?4"
     } else {
         "SELECT item_index, json, hidden_by, status FROM items
-         WHERE session = ?1 AND item_index > ?2 AND item_index < ?3
+         WHERE session = ?1 AND item_index > ?2 AND item_index < ?3 AND status <> 'reset'
          ORDER BY item_index LIMIT ?4"
     })?;
     let mut rows = statement.query((session, after, before, limit + 1))?;

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::column::{Json, Millis, Word};
 use super::error::Error;
 use super::project::{Target, turn_of};
-use super::{sessions, submissions};
+use super::{items, sessions, submissions};
 
 /// A turn began: its submission leaves the queue.
 pub(super) fn started(
@@ -77,6 +77,7 @@ pub(super) fn ended(target: Target<'_>, event: &Event) -> Result<(), Error> {
     if ended == 0 {
         return Err(Error::Inconsistent(format!("turn {turn_id} ends and is not open")));
     }
+    items::abandon(target)?;
     submissions::ended(target, turn_id)?;
     sessions::active_turn(target, None)
 }

@@ -17,12 +17,18 @@ use agentd_protocol::submission::{
     Delivery, Disposition, OnDisconnect, OnPrompt, Op, Submission, SubmitParams, SubmitResult,
 };
 use agentd_protocol::time::Time;
+use proptest::test_runner::Config as ProptestConfig;
 
 use crate::clock::Clock;
 use crate::store::{
     Append, Appended, Error, Holder, LeaseUse, NewEvent, NewSession, Options, Row, Store,
     Synchronous,
 };
+
+/// A property's configuration: how often it is tried. Failing schedules are printed, not kept.
+pub(crate) fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
 
 /// Options of a store whose commits need not survive a power cut.
 pub(crate) fn options(owner: &str) -> Options {

@@ -322,7 +322,7 @@ impl Life {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(fixture::cases(24))]
 
     #[test]
     fn the_fold_of_the_log_is_the_row(steps in steps()) {

@@ -83,7 +83,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(fixture::cases(24))]
 
     /// *durable before visible*: whatever fails in a group, what is published is committed, in
     /// order, before its caller hears of it; each caller gets its own result, and each success is
