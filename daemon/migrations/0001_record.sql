@@ -224,7 +224,7 @@ SELECT items.id AS id, (
     WHERE part.value ->> '$.type' = 'text'
 ) AS text
 FROM items;
-CREATE VIRTUAL TABLE item_index USING fts5 (
+CREATE VIRTUAL TABLE text_index USING fts5 (
     text, content = 'item_texts', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 2'
 );
 CREATE TABLE index_state (

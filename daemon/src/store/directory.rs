@@ -13,6 +13,7 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::error::Error;
 
@@ -21,6 +22,9 @@ const DATABASE_FILE: &str = "agentd.db";
 const OUTPUTS: &str = "outputs";
 /// The permissions of everybody but the user.
 const OTHERS: u32 = 0o077;
+/// How long another daemon may take to start before its lock counts as held.
+const STARTING: Duration = Duration::from_secs(2);
+const STARTING_STEP: Duration = Duration::from_millis(10);
 /// What the lock file holds after an orderly stop.
 const CLOSED: &str = "closed\n";
 
@@ -48,15 +52,7 @@ impl Directory {
         let lock_path = path.join(LOCK_FILE);
         let mut lock = open_private(&lock_path)
             .map_err(|cause| Error::failed("open the lock file", writable(&cause), &lock_path))?;
-        let alone = match lock.try_lock() {
-            Ok(()) => true,
-            Err(TryLockError::WouldBlock) if shared => {
-                try_lock_shared(&lock, &path)?;
-                false
-            }
-            Err(TryLockError::WouldBlock) => return Err(in_use(&mut lock, &path)),
-            Err(TryLockError::Error(cause)) => return Err(failed(cause)),
-        };
+        let alone = acquire(&mut lock, &path, shared)?;
         let mut last = String::new();
         lock.read_to_string(&mut last).map_err(failed)?;
         let died = alone && !last.is_empty() && last != CLOSED;
@@ -138,14 +134,32 @@ fn no_follow() -> i32 {
     i32::try_from(flags.bits()).unwrap_or_default()
 }
 
-fn try_lock_shared(lock: &File, path: &Path) -> Result<(), Error> {
-    lock.try_lock_shared().map_err(|error| match error {
-        TryLockError::WouldBlock => Error::InUse {
-            holder: "a daemon that does not share it, or one that is starting".to_owned(),
-            path: path.display().to_string(),
-        },
-        TryLockError::Error(cause) => Error::failed("open the state directory", cause, path),
-    })
+/// Takes the lock; whether nobody else has it. A daemon that starts has a shared one to itself for
+/// a moment, which is waited for.
+fn acquire(lock: &mut File, path: &Path, shared: bool) -> Result<bool, Error> {
+    let started_at = Instant::now();
+    loop {
+        if granted(lock.try_lock(), path)? {
+            return Ok(true);
+        }
+        if shared && granted(lock.try_lock_shared(), path)? {
+            return Ok(false);
+        }
+        if !shared || started_at.elapsed() > STARTING {
+            return Err(in_use(lock, path));
+        }
+        std::thread::sleep(STARTING_STEP);
+    }
+}
+
+fn granted(outcome: Result<(), TryLockError>, path: &Path) -> Result<bool, Error> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(cause)) => {
+            Err(Error::failed("lock the state directory", cause, path))
+        }
+    }
 }
 
 fn in_use(lock: &mut File, path: &Path) -> Error {

@@ -26,7 +26,7 @@ pub(super) fn index_step(conn: &Connection) -> Result<bool, Error> {
         .query_row((done, BATCH), |row| row.get(0))?;
     let Some(next) = next else { return Ok(false) };
     conn.prepare_cached(
-        "INSERT INTO item_index (rowid, text)
+        "INSERT INTO text_index (rowid, text)
          SELECT id, text FROM item_texts WHERE text IS NOT NULL AND id IN (
              SELECT item FROM events WHERE id > ?1 AND id <= ?2 AND item IS NOT NULL)",
     )?
@@ -39,7 +39,7 @@ pub(super) fn index_step(conn: &Connection) -> Result<bool, Error> {
 /// that is open.
 pub(super) fn forget(conn: &Connection, session: i64, last: i64) -> Result<(), Error> {
     conn.prepare_cached(
-        "INSERT INTO item_index (item_index, rowid, text)
+        "INSERT INTO text_index (text_index, rowid, text)
          SELECT 'delete', id, text FROM item_texts WHERE text IS NOT NULL AND id IN (
              SELECT item FROM events WHERE session = ?1 AND item IS NOT NULL AND id <= min(
                  ?2, (SELECT indexed_event FROM index_state)))",
@@ -73,16 +73,20 @@ pub(super) fn matches(conn: &Connection, params: &SearchParams) -> Result<Search
             Ok(SearchMatch { session_id: session_id.into(), title, item_id: None, snippet })
         })?
         .collect::<Result<_, _>>()?;
+    let words = as_words(&params.query);
+    if words.is_empty() {
+        return Ok(SearchResult { matches });
+    }
     let mut items = conn.prepare_cached(
         "SELECT sessions.session_id, sessions.title, items.item_id,
-             snippet(item_index, 0, '', '', '…', ?3)
-         FROM item_index JOIN items ON items.id = item_index.rowid
+             snippet(text_index, 0, '', '', '…', ?3)
+         FROM text_index JOIN items ON items.id = text_index.rowid
              JOIN sessions ON sessions.id = items.session
-         WHERE item_index MATCH ?1 AND sessions.deleted = 0
+         WHERE text_index MATCH ?1 AND sessions.deleted = 0
          ORDER BY rank LIMIT ?2",
     )?;
     let rest = limit.saturating_sub(matches.len());
-    let found = items.query_map((as_words(&params.query), rest, SNIPPET_TOKENS), |row| {
+    let found = items.query_map((words, rest, SNIPPET_TOKENS), |row| {
         Ok(SearchMatch {
             session_id: row.get_ref(0)?.as_str()?.into(),
             title: row.get(1)?,
