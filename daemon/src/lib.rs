@@ -12,8 +12,9 @@
 //!
 //! A request comes in through [`rpc`], becomes a submission of a [`session`], is decided by the
 //! pure [`turn`] machine, done by [`provider`] and [`tools`], recorded by the [`journal`] in the
-//! [`store`], and goes out through [`fanout`]. [`boot`] puts the parts together. `ARCHITECTURE.md`
-//! beside this crate tells the invariants and the test that holds each of them.
+//! [`store`], and goes out through [`fanout`]. [`boot`] puts the parts together.
+//! `daemon/ARCHITECTURE.md` follows a prompt through the files, and names the invariants and the
+//! test that holds each of them.
 
 pub mod boot;
 pub mod clock;

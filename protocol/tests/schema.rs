@@ -16,13 +16,13 @@ fn the_checked_in_files_are_up_to_date() {
     for (name, content) in files {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("schema/{name}.json"));
         let text = serde_json::to_string_pretty(&content).unwrap() + "\n";
-        if std::env::var_os("UPDATE_SCHEMA").is_some() {
+        if std::env::var_os("AGENTD_BLESS").is_some() {
             std::fs::write(&path, &text).unwrap();
         }
         assert!(
             std::fs::read_to_string(&path).unwrap_or_default() == text,
             "protocol/schema/{name}.json is not what the types say; run \
-             `UPDATE_SCHEMA=1 cargo nextest run -p agentd-protocol --test schema` and look at the \
+             `AGENTD_BLESS=1 cargo test -p agentd-protocol --test schema` and look at the \
              difference: clients are built on it",
         );
     }

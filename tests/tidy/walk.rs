@@ -51,6 +51,36 @@ fn files_that_documents_name_exist() {
 }
 
 #[test]
+fn tests_that_the_architecture_names_exist() {
+    let text = std::fs::read_to_string(root().join("daemon/ARCHITECTURE.md"));
+    let text = text.expect("there is one");
+    let mut complaints = Vec::new();
+    for row in text.lines().filter(|line| line.starts_with("| ") && line.contains("**")) {
+        // `name` … in `file`: the names before a file are tests in it.
+        let mut tests = Vec::new();
+        for word in row.split('`').skip(1).step_by(2) {
+            if word.ends_with(".rs") {
+                let folders = ["", "daemon/", "daemon/src/"];
+                let found = folders.iter().find_map(|folder| {
+                    std::fs::read_to_string(root().join(format!("{folder}{word}"))).ok()
+                });
+                let source = found.unwrap_or_default();
+                complaints.extend(
+                    tests
+                        .drain(..)
+                        .filter(|test| !source.contains(&format!("fn {test}(")))
+                        .map(|test| format!("{test} in {word}")),
+                );
+            } else if word.contains('_') {
+                tests.push(word);
+            }
+        }
+        complaints.extend(tests.iter().map(|test| format!("{test}: in which file?")));
+    }
+    complain("the test that is said to hold an invariant is not there", &complaints);
+}
+
+#[test]
 fn links_between_documents_lead_somewhere() {
     let mut complaints = Vec::new();
     for document in documents() {
