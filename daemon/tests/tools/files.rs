@@ -8,6 +8,7 @@ use agentd::permission::Verdict;
 use agentd_protocol::event::ChangeKind;
 use agentd_protocol::item::{Part, ToolStatus};
 use agentd_protocol::permission::PermissionMode;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::fs::{Mode, Timestamps};
 use serde_json::{Value, json};
 
@@ -315,6 +316,9 @@ async fn c31_what_is_no_file_is_refused_at_once() {
         0,
     )
     .expect("a FIFO");
+    // Opening it would wake whoever writes to it.
+    let watch = inotify::init(CreateFlags::NONBLOCK).expect("an inotify");
+    inotify::add_watch(&watch, &fifo, WatchFlags::OPEN).expect("a watch");
     for (tool, arguments) in [
         ("read", json!({ "path": "p" })),
         ("write", json!({ "path": "p", "content": "" })),
@@ -329,6 +333,8 @@ async fn c31_what_is_no_file_is_refused_at_once() {
     // Among others it is passed over.
     ws.put("f", "a\n");
     assert_eq!(ok(&ws.call("grep", &json!({ "pattern": "a" })).await), "f\n1:a\n");
+    let opened = rustix::io::read(&watch, &mut [0; 64]);
+    assert_eq!(opened, Err(rustix::io::Errno::AGAIN), "nobody opened it");
     for (path, refused) in [
         ("/dev/zero", "is a character device"),
         ("/proc/self/mem", "is no ordinary file"),

@@ -18,7 +18,7 @@ use super::super::timers::Timer;
 use super::super::work::PreparedCall;
 use crate::clock::Clock;
 use crate::permission::{ApprovedCall, Policy, Subject, Verdict};
-use crate::tools::{OutputChunk, Run, ToolContext, ToolOutput, Tools};
+use crate::tools::{OutputChunk, Run, ToolContext, ToolOutput, Tools, path};
 use crate::turn::{self, Judgement, Moment, Outcome, Traits};
 
 /// What a cancelled tool without a process gets to end by itself.
@@ -139,7 +139,8 @@ fn prepare(tools: &Tools, context: &ToolContext, call: &Call) -> Result<Prepared
         arguments: call.arguments.clone(),
         risk: prepared.risk,
         targets: prepared.targets.clone(),
-        cwd: context.cwd.clone(),
+        // As the targets are resolved; a directory that is gone has none.
+        cwd: path::directory(context).unwrap_or_else(|_| context.cwd.clone()),
     };
     Ok(PreparedCall { tool, prepared, subject })
 }
