@@ -39,6 +39,7 @@ use tokio_util::sync::CancellationToken;
 use crate::boot::instance::{Instance, PATIENCE};
 use crate::boot::shutdown::Signals;
 use crate::boot::socket::Socket;
+use crate::boot::telemetry::Sink;
 use crate::clock::Clock;
 use crate::config;
 use crate::launcher;
@@ -101,15 +102,14 @@ fn start(options: &Options, mut inherited: ListenFd) -> Result<(), Error> {
     let config = config::Handle::load(sources)?;
     let named = options.state_dir.clone();
     let state_dir = place::state_dir(named, |name| std::env::var_os(name), home.as_deref())?;
-    let log_dir = options.autostart.then_some((&*state_dir, config.current().log.max_bytes));
-    telemetry::start(&options.log_level, options.log_format, log_dir)?;
+    let log = telemetry::start(&options.log_level, options.log_format)?;
     for warning in &config.loaded().warnings {
         tracing::warn!("{warning}");
     }
     let inherited = inherited.take_unix_listener(0).ok().flatten();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
-    let ended = runtime.block_on(live(options, config, &state_dir, inherited));
+    let ended = runtime.block_on(live(options, config, &state_dir, &log, inherited));
     runtime.shutdown_timeout(LAST_READS);
     ended
 }
@@ -118,6 +118,7 @@ async fn live(
     options: &Options,
     config: config::Handle,
     state_dir: &Path,
+    log: &Sink,
     inherited: Option<UnixListener>,
 ) -> Result<(), Error> {
     let mut signals = Signals::new().map_err(Error::Signals)?;
@@ -151,6 +152,9 @@ async fn live(
             return Ok(());
         }
     };
+    if options.autostart {
+        log.move_to(state_dir, config.current().log.max_bytes);
+    }
     let (socket, listener) = match inherited {
         Some(inherited) => inherited,
         None => Socket::bind(&location, uid)?,

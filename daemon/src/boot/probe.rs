@@ -78,9 +78,13 @@ fn talk(stream: &UnixStream, patience: Duration) -> Result<Daemon, String> {
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
-        (&*stream).write_all(REQUEST)?;
+        // Who refuses a connection closes it unread, and has said why before.
+        let written = (&*stream).write_all(REQUEST);
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line)?;
+        if line.is_empty() {
+            written?;
+        }
         Ok(line)
     };
     let line = exchange().map_err(in_words)?;

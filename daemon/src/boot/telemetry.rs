@@ -1,5 +1,6 @@
-//! The log: to stderr, which a terminal, systemd or launchd reads, or to a file of bounded size
-//! when a client started the daemon and nobody reads its stderr.
+//! The log: to stderr, which a terminal, systemd or launchd reads. When a client started the
+//! daemon, nobody reads its stderr for long: then it goes on in a file of bounded size as soon as
+//! the state directory is ours.
 //!
 //! Nothing at level info is written per request, so that a client that polls does not fill it.
 //!
@@ -9,7 +10,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -29,46 +30,52 @@ pub enum Format {
     Json,
 }
 
-/// Starts the log. `file` names the directory and the largest size, when lines are to go into a
-/// file; what cannot be opened is said and replaced by stderr.
-pub fn start(level: &str, format: Format, file: Option<(&Path, u64)>) -> Result<(), Error> {
+/// Where lines go: stderr, until there is a file.
+#[derive(Debug, Clone, Default)]
+pub struct Sink(Arc<OnceLock<Mutex<LogFile>>>);
+
+/// Starts the log on stderr.
+pub fn start(level: &str, format: Format) -> Result<Sink, Error> {
     // A plain level is ours; the libraries' own lines are for those who ask for them.
     let directives = match level.parse::<LevelFilter>() {
         Ok(level) => format!("{},agentd={level}", level.min(LevelFilter::WARN)),
         Err(_) => level.to_owned(),
     };
     let filter = EnvFilter::try_new(directives).map_err(|_| Error::LogLevel(level.to_owned()))?;
-    let (sink, trouble) = match file.map(|(dir, bytes)| LogFile::open(&dir.join(NAME), bytes)) {
-        None => (Sink::Stderr, None),
-        Some(Ok(file)) => (Sink::File(Arc::new(Mutex::new(file))), None),
-        Some(Err(error)) => (Sink::Stderr, Some(error)),
-    };
-    let colours = matches!(sink, Sink::Stderr)
-        && io::stderr().is_terminal()
+    let colours = io::stderr().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+    let sink = Sink::default();
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(sink)
+        .with_writer(sink.clone())
         .with_ansi(colours)
         .log_internal_errors(false);
-    // A second start in one process (two daemons in one test) keeps the first log.
+    // A second start in one process keeps the first log.
     let _ = match format {
         Format::Text => lines.try_init(),
         Format::Json => lines.json().flatten_event(true).try_init(),
     };
-    if let Some(error) = trouble {
-        tracing::warn!(%error, "the log file cannot be written, so the log goes to stderr");
-    }
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
-    Ok(())
+    Ok(sink)
 }
 
-/// Where lines go.
-#[derive(Debug, Clone)]
-enum Sink {
-    Stderr,
-    File(Arc<Mutex<LogFile>>),
+impl Sink {
+    /// From now on lines go to a file in `directory`, of at most `max_bytes` with the one before
+    /// it. If it cannot be written, that is said and stderr goes on.
+    pub fn move_to(&self, directory: &Path, max_bytes: u64) {
+        let path = directory.join(NAME);
+        match LogFile::open(&path, max_bytes) {
+            Ok(file) => {
+                // Called once.
+                let _ = self.0.set(Mutex::new(file));
+            }
+            Err(error) => tracing::warn!(
+                path = %path.display(), %error,
+                "the log file cannot be written, so the log goes to stderr"
+            ),
+        }
+    }
 }
 
 impl<'a> MakeWriter<'a> for Sink {
@@ -81,7 +88,7 @@ impl<'a> MakeWriter<'a> for Sink {
 
 /// One event, written when it is whole.
 #[derive(Debug)]
-struct Line {
+pub struct Line {
     sink: Sink,
     text: Vec<u8>,
 }
@@ -102,9 +109,9 @@ impl Drop for Line {
         let text = String::from_utf8_lossy(&self.text);
         let text = mask(&text);
         // A log that cannot be written is nothing the daemon could report anywhere else.
-        let _ = match &self.sink {
-            Sink::Stderr => io::stderr().write_all(text.as_bytes()),
-            Sink::File(file) => {
+        let _ = match self.sink.0.get() {
+            None => io::stderr().write_all(text.as_bytes()),
+            Some(file) => {
                 let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
                 file.write_all(text.as_bytes())
             }

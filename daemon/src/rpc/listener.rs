@@ -1,6 +1,7 @@
 //! The door: accepts connections, refuses those that may not come in, counts the others.
 //!
-//! Invariants (*only the owner connects*): a connection is served after its peer was checked. At
+//! Invariants (*only the owner connects*): a connection is served after its peer was checked, and
+//! nothing that a refused one writes is looked at. At
 //! most `max_connections` are open; one more is told so. Running out of descriptors costs a wait,
 //! never a busy loop, and never the listener.
 //!
@@ -13,8 +14,9 @@ use std::time::Duration;
 
 use agentd_protocol::error::{ErrorData, RpcError};
 use rustix::io::Errno;
+use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -27,6 +29,11 @@ use crate::rpc::peer::{IsTool, Peer, parent_of};
 const REST: Duration = Duration::from_millis(200);
 /// What a client that found the house full is told to wait.
 const RETRY_AFTER_MS: u64 = 1_000;
+
+/// Refused clients that are told why at the same time; more of them are just closed.
+const REFUSED: usize = 16;
+/// How long a refused client may take to read why.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What the door keeper goes by.
 pub struct Door {
@@ -52,19 +59,28 @@ pub async fn run(
     let door = Arc::new(door);
     let connections = TaskTracker::new();
     let numbers = AtomicU64::new(1);
+    let hall = Arc::new(Semaphore::new(REFUSED));
     let mut resting = false;
     while let Some(accepted) = stop_accepting.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, _)) => {
                 resting = false;
                 let number = numbers.fetch_add(1, Ordering::Relaxed);
-                if let Some(place) = door.admit(&stream, number) {
-                    let served =
-                        connection::serve(stream, number, door.dispatch.clone(), stop.clone());
-                    connections.spawn(async move {
-                        served.await;
-                        drop(place);
-                    });
+                match door.admit(&stream, number) {
+                    Ok(place) => {
+                        let served =
+                            connection::serve(stream, number, door.dispatch.clone(), stop.clone());
+                        connections.spawn(async move {
+                            served.await;
+                            drop(place);
+                        });
+                    }
+                    Err(refusal) => {
+                        tracing::warn!(connection = number, "refused: {}", refusal.message);
+                        if let Ok(place) = hall.clone().try_acquire_owned() {
+                            connections.spawn(see_off(stream, refusal, place));
+                        }
+                    }
                 }
             }
             Err(error) if is_shortage(&error) => {
@@ -93,26 +109,21 @@ impl Drop for Place {
 }
 
 impl Door {
-    fn admit(&self, stream: &UnixStream, number: u64) -> Option<Place> {
-        if let Err(refusal) = self.check(stream) {
-            tracing::warn!(connection = number, "refused a connection: {}", refusal.message);
-            say(stream, &refusal);
-            return None;
-        }
+    fn admit(&self, stream: &UnixStream, number: u64) -> Result<Place, RpcError> {
+        self.check(stream)?;
         let full = *self.count.borrow() >= self.max_connections;
         if full {
-            tracing::warn!(connection = number, "refused a connection: there are too many");
             let message = format!(
                 "there are {} connections, which is the most: close one, or raise \
                  `server.max_connections`",
                 self.max_connections
             );
             let data = ErrorData::Overloaded { retry_after_ms: RETRY_AFTER_MS };
-            say(stream, &RpcError::new(data, message));
-            return None;
+            return Err(RpcError::new(data, message));
         }
+        tracing::debug!(connection = number, "a connection begins");
         self.count.send_modify(|count| *count += 1);
-        Some(Place(self.count.clone()))
+        Ok(Place(self.count.clone()))
     }
 
     fn check(&self, stream: &UnixStream) -> Result<(), RpcError> {
@@ -125,12 +136,19 @@ impl Door {
     }
 }
 
-/// Tells a client why it is not served, if it listens.
-fn say(stream: &UnixStream, error: &RpcError) {
-    let mut line = error_answer(&Id::null(), error).to_vec();
+/// Tells a client why it is not served. It is not cut off while it writes, or it would hear of
+/// that instead; nothing it writes is looked at.
+async fn see_off(mut stream: UnixStream, refusal: RpcError, place: OwnedSemaphorePermit) {
+    let mut line = error_answer(&Id::null(), &refusal).to_vec();
     line.push(b'\n');
-    // The socket's buffer is empty: the line fits, or nobody is there.
-    let _ = stream.try_write(&line);
+    let farewell = async {
+        stream.write_all(&line).await?;
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+    };
+    // It may be gone, or stay; either way it is over.
+    let _ = tokio::time::timeout(FAREWELL, farewell).await;
+    drop(place);
 }
 
 fn is_shortage(error: &io::Error) -> bool {

@@ -5,7 +5,7 @@
 //! one is refused as well: it must not answer its own prompt. A process that is gone cannot be
 //! traced and is refused too.
 //!
-//! Invariant (*only the owner connects*): no byte of another user is read.
+//! Invariant: *only the owner connects*.
 //!
 //! Receives sockets from `listener`; hands back whether to serve them.
 
