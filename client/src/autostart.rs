@@ -1,8 +1,8 @@
 //! Starting the daemon when nobody answers, once, however many clients want it.
 //!
 //! Clients that come at the same time queue for a lock beside the socket; the first one starts
-//! `agentd`, the others find it answering. The daemon gets a process group of its own, so that
-//! neither Ctrl-C nor the end of a terminal reaches it.
+//! `agentd`, the others find it answering. The daemon leaves the terminal's session when it starts,
+//! so that neither Ctrl-C nor the end of a terminal reaches it.
 //!
 //! Invariants: directories and files are used only if they are our own, no link is followed,
 //! nothing is overwritten; a daemon that dies is told with what it said.
@@ -87,8 +87,9 @@ fn spawn(program: &Path, socket: &Path, log: &File) -> Result<Child, Error> {
     Command::new(program)
         .arg("--socket")
         .arg(socket)
+        // It leaves the session of this terminal by itself, and logs into its state directory.
+        .arg("--autostart")
         .current_dir("/")
-        .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log.try_clone().map_err(failed)?)
