@@ -143,9 +143,8 @@ impl Hub {
             Known::Reading(pending) => pending.push(event.clone()),
             Known::Yes(session) => apply(session, event),
         }
-        if let Some(ring) = &self.ring {
-            // Nobody listens between two joins of the only watcher.
-            let _ = ring.send(Entry::Event { seq, line: line() });
+        if self.ring.is_some() {
+            self.send(Entry::Event { seq, line: line() });
         }
     }
 
@@ -159,15 +158,20 @@ impl Hub {
     /// Passing news.
     pub(super) fn progress(&mut self, progress: &Progress, line: impl FnOnce() -> Line) {
         in_flight::extend(&mut self.in_flight, progress);
-        if let Some(ring) = &self.ring {
-            let _ = ring.send(Entry::Progress(line()));
+        if self.ring.is_some() {
+            self.send(Entry::Progress(line()));
         }
     }
 
     /// A marker for all who watch.
     pub(super) fn mark(&mut self, line: Line) {
+        self.send(Entry::Marker(line));
+    }
+
+    fn send(&self, entry: Entry) {
         if let Some(ring) = &self.ring {
-            let _ = ring.send(Entry::Marker(line));
+            // Nobody listens between two joins of the only watcher.
+            let _ = ring.send(entry);
         }
     }
 
@@ -254,8 +258,10 @@ impl Hub {
                 *item = item.take().or(streaming.filter(has_text));
             }
             _ => {
-                // These events are committed and about to be published: they count already.
+                // These events are committed and about to be published: they count already, and
+                // who is live reads them from the log.
                 self.head = Some(read_at);
+                self.send(Entry::Event { seq: read_at, line: None });
                 let ours = self.in_flight.item.take();
                 self.in_flight.item = streaming.and_then(|kept| match ours {
                     Some(ours) if is_attempt_of(&ours, &kept) => Some(ours),

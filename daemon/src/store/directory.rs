@@ -13,7 +13,6 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use super::error::Error;
 
@@ -22,9 +21,6 @@ const DATABASE_FILE: &str = "agentd.db";
 const OUTPUTS: &str = "outputs";
 /// The permissions of everybody but the user.
 const OTHERS: u32 = 0o077;
-/// How long another daemon may take to start before its lock counts as held.
-const STARTING: Duration = Duration::from_secs(2);
-const STARTING_STEP: Duration = Duration::from_millis(10);
 /// What the lock file holds after an orderly stop.
 const CLOSED: &str = "closed\n";
 
@@ -134,22 +130,15 @@ fn no_follow() -> i32 {
     i32::try_from(flags.bits()).unwrap_or_default()
 }
 
-/// Takes the lock; whether nobody else has it. A daemon that starts has a shared one to itself for
-/// a moment, which is waited for.
+/// Takes the lock; whether nobody else has it.
 fn acquire(lock: &mut File, path: &Path, shared: bool) -> Result<bool, Error> {
-    let started_at = Instant::now();
-    loop {
-        if granted(lock.try_lock(), path)? {
-            return Ok(true);
-        }
-        if shared && granted(lock.try_lock_shared(), path)? {
-            return Ok(false);
-        }
-        if !shared || started_at.elapsed() > STARTING {
-            return Err(in_use(lock, path));
-        }
-        std::thread::sleep(STARTING_STEP);
+    if granted(lock.try_lock(), path)? {
+        return Ok(true);
     }
+    if shared && granted(lock.try_lock_shared(), path)? {
+        return Ok(false);
+    }
+    Err(in_use(lock, path))
 }
 
 fn granted(outcome: Result<(), TryLockError>, path: &Path) -> Result<bool, Error> {
