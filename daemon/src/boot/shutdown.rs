@@ -112,10 +112,7 @@ pub async fn drain(
     signals: &mut Signals,
     requested: &mut watch::Receiver<Option<ShutdownMode>>,
 ) {
-    let running = registry.start_draining(mode);
-    if running > 0 {
-        tracing::info!(running, "waiting for turns to end");
-    }
+    registry.start_draining(mode);
     let mut done = std::pin::pin!(registry.shutdown());
     if mode == ShutdownMode::Drain {
         let hurry = async {

@@ -15,6 +15,7 @@ use agentd_protocol::daemon::ShutdownMode;
 use agentd_protocol::event::AbortReason;
 use agentd_protocol::id::{PromptId, SessionId, SubmissionId};
 use agentd_protocol::submission::{Op, SubmitParams};
+use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -30,7 +31,7 @@ use super::submit::{self, Desk};
 use super::timers::{Timer, Timers};
 use super::work::Work;
 use crate::conversation::Window;
-use crate::store::{PromptRecord, PromptResolution};
+use crate::store::{self, Appended, PromptRecord, PromptResolution};
 use crate::tools::ToolContext;
 use crate::turn;
 
@@ -41,7 +42,6 @@ const IDLE: Duration = Duration::from_mins(1);
 const CHECKPOINT: Duration = Duration::from_millis(100);
 
 /// A session's actor.
-#[derive(Debug)]
 pub(super) struct Actor {
     pub(super) services: Arc<Services>,
     pub(super) session_id: SessionId,
@@ -54,7 +54,11 @@ pub(super) struct Actor {
     pub(super) window: Option<Window>,
     pub(super) context: Arc<ToolContext>,
     /// Why the store cannot be written.
-    pub(super) broken: Option<crate::store::Error>,
+    pub(super) broken: Option<store::Error>,
+    /// The transaction that is not waited for: at most one, and none goes ahead of it.
+    pub(super) committing: Option<BoxFuture<'static, Result<Appended, store::Error>>>,
+    /// The lease's renewal, not waited for either.
+    pub(super) renewing: Option<BoxFuture<'static, Result<(), store::Error>>>,
     /// The lease holds until then, in boot time.
     pub(super) lease_until_ms: u64,
     /// Which connection a submission was last sent on, where its end matters.
@@ -80,7 +84,7 @@ impl Actor {
 
     fn set_timers(&mut self) {
         let unsaved = self.state.turn.as_ref().is_some_and(|turn| turn.machine.has_unsaved());
-        if unsaved {
+        if unsaved && self.committing.is_none() {
             self.timers.set_once(Timer::Checkpoint, CHECKPOINT);
         } else {
             self.timers.clear(Timer::Checkpoint);
@@ -109,6 +113,8 @@ impl Actor {
             Some(command) = self.mailbox.recv() => command,
             timer = self.timers.next() => return Input::Due(timer),
             Some(Ok(done)) = self.submitters.join_next() => return Input::Done(done),
+            result = over(&mut self.committing) => return Input::Committed(result),
+            result = over(&mut self.renewing) => return Input::Renewed(result),
             input = self.work.next() => return input,
         };
         if self.state.epoch.is_none() && self.services.store.is_shared() {
@@ -161,6 +167,8 @@ impl Actor {
             Input::Model(news) => self.model_news(news, plan, &mut moment),
             Input::Output(chunk) => self.tool_output(chunk),
             Input::Done(done) => self.task_done(done, plan, &mut moment),
+            Input::Committed(result) => plan.chore = Some(Chore::Committed(result)),
+            Input::Renewed(result) => plan.chore = Some(Chore::Renewed(result)),
             Input::Due(timer) => self.due(timer, plan, &mut moment),
         }
         self.state.settle(plan, &self.services, &mut moment);
@@ -223,8 +231,10 @@ impl Actor {
         match command {
             Command::Update { params, reply } => self.update(*params, reply, plan),
             Command::Delete { reply } => plan.chore = Some(Chore::Delete(reply)),
-            // A submission was looked up and came as such; loading has recovered.
-            Command::Submit(_) | Command::Recover => {}
+            // It was looked up and came as such.
+            Command::Submit(_) => {}
+            // Nobody may be waiting.
+            Command::Recover { done } => drop(done.send(())),
             Command::TakeOver { reply } => plan.chore = Some(Chore::TakeOver(reply)),
             Command::Drain(mode) => self.drain(mode, plan, moment),
         }
@@ -288,7 +298,7 @@ impl Actor {
             Timer::StopProcesses => self.work.abort(true),
             Timer::Expire => self.expire_prompts(plan, moment),
             Timer::Drain => self.cancel(AbortReason::Shutdown, plan, moment),
-            Timer::Renew => plan.chore = Some(Chore::RenewLease),
+            Timer::Renew => self.start_renewal(),
             Timer::Mend => plan.chore = Some(Chore::Mend),
             Timer::Idle => self.done = self.can_stop() && self.retire.retire(&self.mailbox),
         }
@@ -296,12 +306,23 @@ impl Actor {
 
     /// Gives back what a suspended turn leaves.
     async fn let_go(self) {
+        if let Some(Err(error)) = futures_util::future::OptionFuture::from(self.committing).await {
+            tracing::warn!(session = %self.session_id, %error, "the last text was not kept");
+        }
         let Some(epoch) = self.state.epoch else { return };
         let released = self.services.store.release_lease(&self.session_id, epoch).await;
         if let Err(error) = released {
             tracing::warn!(session = %self.session_id, %error, "the lease was not given back");
         }
     }
+}
+
+/// What a future that is not waited for came to; waits for ever where there is none.
+async fn over<T>(future: &mut Option<BoxFuture<'static, T>>) -> T {
+    let Some(running) = future else { return std::future::pending().await };
+    let result = running.await;
+    *future = None;
+    result
 }
 
 /// SHA-256 of the parameters in canonical form: object keys in order, nothing absent.

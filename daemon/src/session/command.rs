@@ -28,8 +28,8 @@ pub(super) enum Command {
     Delete { reply: Reply<()> },
     /// Take the session's lease, whoever has it.
     TakeOver { reply: Reply<Session> },
-    /// Take up what a former daemon left.
-    Recover,
+    /// Take up what a former daemon left; loading the session does it.
+    Recover { done: oneshot::Sender<()> },
     /// The daemon stops.
     Drain(ShutdownMode),
 }
@@ -51,7 +51,7 @@ impl Command {
             Self::Submit(submitted) => drop(submitted.reply.send(Err(error))),
             Self::Update { reply, .. } | Self::TakeOver { reply } => drop(reply.send(Err(error))),
             Self::Delete { reply } => drop(reply.send(Err(error))),
-            Self::Recover | Self::Drain(_) => {}
+            Self::Recover { .. } | Self::Drain(_) => {}
         }
     }
 }

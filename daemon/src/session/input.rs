@@ -12,6 +12,7 @@ use super::command::{Command, Submitted};
 use super::timers::Timer;
 use super::work::PreparedCall;
 use crate::provider::{ModelError, ModelEvent};
+use crate::store::{self, Appended};
 use crate::tools::OutputChunk;
 use crate::turn::{Judgement, Outcome};
 
@@ -28,6 +29,10 @@ pub(super) enum Input {
     Output(OutputChunk),
     /// A task is done.
     Done(Done),
+    /// A transaction that was not waited for is over.
+    Committed(Result<Appended, store::Error>),
+    /// So is a lease's renewal.
+    Renewed(Result<(), store::Error>),
     /// A timer is due.
     Due(Timer),
 }
@@ -44,7 +49,7 @@ pub(super) enum Known {
     /// It answers a prompt that is resolved.
     Resolved { decision: Resolution, by: Option<By>, at: Time },
     /// The store could not be asked.
-    Failed(crate::store::Error),
+    Failed(store::Error),
 }
 
 /// What a task came to.

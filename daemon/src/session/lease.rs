@@ -8,6 +8,8 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 use super::actor::Actor;
 use super::timers::Timer;
 use crate::store::Error;
@@ -28,10 +30,28 @@ impl Actor {
         self.timers.set(Timer::Renew, (ttl / 3).max(SHORTEST));
     }
 
-    /// Renews the lease; a lost one ends all work.
+    /// Starts the lease's renewal: a store that is slow does not hold up a turn.
+    pub(super) fn start_renewal(&mut self) {
+        let (Some(epoch), None) = (self.state.epoch, &self.renewing) else { return };
+        let (store, session_id) = (self.services.store.clone(), self.session_id.clone());
+        let renewal = async move { store.renew_lease(&session_id, epoch).await };
+        self.renewing = Some(renewal.boxed());
+    }
+
+    /// Renews the lease and waits for it.
     pub(super) async fn renew_lease(&mut self) {
         let Some(epoch) = self.state.epoch else { return };
-        match self.services.store.renew_lease(&self.session_id, epoch).await {
+        let result = self.services.store.renew_lease(&self.session_id, epoch).await;
+        self.renewed(result).await;
+    }
+
+    /// A renewal is over; a lost lease ends all work.
+    pub(super) async fn renewed(&mut self, result: Result<(), Error>) {
+        if self.state.epoch.is_none() {
+            // Given back meanwhile.
+            return;
+        }
+        match result {
             Ok(()) => self.lease_renewed(),
             Err(Error::LeaseLost) => Box::pin(self.lose_lease()).await,
             Err(error) => {

@@ -11,7 +11,7 @@ use agentd_protocol::time::Time;
 
 use super::Error;
 use super::command::{Reply, Submitted};
-use crate::store::{NewEvent, Row};
+use crate::store::{self, Appended, NewEvent, Row};
 use crate::turn::{Action, Record, Step};
 
 /// A plan.
@@ -33,8 +33,10 @@ pub(super) struct Plan {
 /// What no event tells.
 #[derive(Debug)]
 pub(super) enum Chore {
-    /// Renew the lease.
-    RenewLease,
+    /// A transaction that was not waited for is over.
+    Committed(Result<Appended, store::Error>),
+    /// So is the lease's renewal.
+    Renewed(Result<(), store::Error>),
     /// Try the store again.
     Mend,
     /// Delete the session.
@@ -88,6 +90,15 @@ impl Plan {
 
     pub(super) fn is_written(&self) -> bool {
         !self.events.is_empty() || !self.rows.is_empty() || self.needs_lease
+    }
+
+    /// Whether nothing depends on its commit: text and calls of a running stream, kept in case of
+    /// a crash.
+    pub(super) fn is_precaution(&self) -> bool {
+        let events =
+            self.events.iter().all(|event| matches!(event.body, EventBody::ToolCalled { .. }));
+        let rows = self.rows.iter().all(|row| matches!(row, Row::Checkpoint { .. }));
+        events && rows && self.answer.is_none() && !self.needs_lease
     }
 
     /// Whether a turn's terminal event is among the events.

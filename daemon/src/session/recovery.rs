@@ -70,6 +70,8 @@ impl Actor {
             window: None,
             context,
             broken: None,
+            committing: None,
+            renewing: None,
             lease_until_ms: 0,
             attached: HashMap::new(),
             submitters: JoinSet::new(),

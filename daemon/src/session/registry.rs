@@ -34,6 +34,10 @@ use super::{Caller, Error};
 pub use self::list::Counts;
 pub use self::watch::Watch;
 
+/// Sessions that are taken up at the same time: enough to fill a group commit, few enough for
+/// their conversations to fit into memory.
+const RECOVERED_AT_ONCE: usize = 32;
+
 /// The registry. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Registry(Arc<Inner>);
@@ -85,9 +89,18 @@ impl Registry {
     /// wait. To be called before anybody is served.
     pub async fn recover(&self) -> Result<(), Error> {
         let left = self.0.services.store.unfinished_sessions().await.map_err(Error::Store)?;
-        for session_id in left {
-            tracing::info!(session = %session_id, "taking up what was left");
-            self.send(&session_id, Command::Recover)?;
+        for batch in left.chunks(RECOVERED_AT_ONCE) {
+            let mut taken_up = Vec::new();
+            for session_id in batch {
+                tracing::info!(session = %session_id, "taking up what was left");
+                let (done, waiting) = oneshot::channel();
+                self.send(session_id, Command::Recover { done })?;
+                taken_up.push(waiting);
+            }
+            for waiting in taken_up {
+                // One that cannot be read has said so in the log.
+                let _ = waiting.await;
+            }
         }
         Ok(())
     }
@@ -183,17 +196,15 @@ impl Registry {
         self.0.services.daemon_events.subscribe()
     }
 
-    /// Refuses new turns from now on; how many sessions are loaded.
-    pub fn start_draining(&self, mode: ShutdownMode) -> u64 {
+    /// Refuses new turns from now on.
+    pub fn start_draining(&self, mode: ShutdownMode) {
         self.0.services.draining.send_replace(Some(mode));
         self.0.services.tell(DaemonEvent::ShuttingDown { mode });
-        let actors: Vec<_> = self.0.actors().values().cloned().collect();
-        for actor in &actors {
+        for actor in self.0.actors().values() {
             // A full mailbox belongs to an actor that will look at `draining` itself.
             let _ = actor.try_send(Command::Drain(mode));
         }
         self.0.tracker.close();
-        actors.len() as u64
     }
 
     /// Waits until every session has stopped: its turn ended, or suspended at a prompt. Bounded by
@@ -242,7 +253,8 @@ impl Registry {
     fn after_panic(&self, session_id: &SessionId) {
         tracing::error!(session = %session_id, "a session's task panicked; its turn is closed");
         self.0.actors().remove(session_id);
-        if let Err(error) = self.send(session_id, Command::Recover) {
+        let (done, _) = oneshot::channel();
+        if let Err(error) = self.send(session_id, Command::Recover { done }) {
             tracing::error!(session = %session_id, %error, "the session was not taken up again");
         }
     }

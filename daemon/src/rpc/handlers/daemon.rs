@@ -121,7 +121,8 @@ async fn shutdown(
     _context: Arc<Context>,
     params: ShutdownParams,
 ) -> Result<ShutdownResult, RpcError> {
-    let turns_running = service.registry.start_draining(params.mode);
+    let turns_running = service.registry.counts().await.map_err(of_session)?.turns_running;
+    service.registry.start_draining(params.mode);
     service.stop.send_replace(Some(params.mode));
     Ok(ShutdownResult { turns_running })
 }

@@ -16,10 +16,11 @@ use std::time::Duration;
 
 use agentd_protocol::daemon::DaemonEvent;
 use agentd_protocol::event::{Event, EventBody};
+use futures_util::FutureExt;
 
 use super::Error;
 use super::actor::Actor;
-use super::plan::{Answer, Chore, Plan};
+use super::plan::{Chore, Plan};
 use super::recovery::Why;
 use super::timers::Timer;
 use super::work::Work;
@@ -35,12 +36,16 @@ impl Actor {
             Some(Chore::Mend) => return self.mend().await,
             Some(Chore::Delete(reply)) => return self.delete(reply).await,
             Some(Chore::TakeOver(reply)) => return self.take_over(reply).await,
-            Some(Chore::RenewLease) => self.renew_lease().await,
+            Some(Chore::Renewed(result)) => self.renewed(result).await,
+            Some(Chore::Committed(Ok(appended))) => self.committed(&appended, false, false),
+            Some(Chore::Committed(Err(error))) => return self.commit_failed(error).await,
             None => {}
         }
         if plan.is_written() {
-            let answer = plan.answer.take();
-            if let Err(error) = self.commit(&mut plan, answer).await {
+            if let Err(error) = self.commit(&mut plan).await {
+                if let Some(answer) = plan.answer {
+                    answer.refuse(Error::from_store(error.clone()));
+                }
                 return self.commit_failed(error).await;
             }
         } else if let Some(answer) = plan.answer {
@@ -51,15 +56,15 @@ impl Actor {
         }
     }
 
-    /// One transaction. Whoever waits is told how it went.
-    async fn commit(
-        &mut self,
-        plan: &mut Plan,
-        answer: Option<Answer>,
-    ) -> Result<(), store::Error> {
-        plan.answer = answer;
+    /// One transaction. Whoever waits is told when it is committed. What nothing depends on is
+    /// not waited for, so that a store that is slow does not hold up a stream.
+    async fn commit(&mut self, plan: &mut Plan) -> Result<(), store::Error> {
+        if let Some(earlier) = self.committing.take() {
+            let appended = earlier.await?;
+            self.committed(&appended, false, false);
+        }
         plan.number(self.state.session.head_seq);
-        let ends_turn = plan.ends_turn();
+        let (precaution, ends_turn) = (plan.is_precaution(), plan.ends_turn());
         let append = Append {
             session_id: self.session_id.clone(),
             expected_head: self.state.session.head_seq,
@@ -72,21 +77,17 @@ impl Actor {
             rows: std::mem::take(&mut plan.rows),
         };
         let release = append.release;
-        match self.services.journal.append(append).await {
-            Ok(appended) => {
-                self.committed(&appended, release, ends_turn);
-                if let Some(answer) = plan.answer.take() {
-                    answer.give(&self.state.session);
-                }
-                Ok(())
-            }
-            Err(error) => {
-                if let Some(answer) = plan.answer.take() {
-                    answer.refuse(Error::from_store(error.clone()));
-                }
-                Err(error)
-            }
+        if precaution {
+            let journal = self.services.journal.clone();
+            self.committing = Some(async move { journal.append(append).await }.boxed());
+            return Ok(());
         }
+        let appended = self.services.journal.append(append).await?;
+        self.committed(&appended, release, ends_turn);
+        if let Some(answer) = plan.answer.take() {
+            answer.give(&self.state.session);
+        }
+        Ok(())
     }
 
     fn committed(&mut self, appended: &Appended, released: bool, ends_turn: bool) {
@@ -201,6 +202,8 @@ impl Actor {
 
     fn stop_working(&mut self) {
         self.work_over();
+        self.committing = None;
+        self.renewing = None;
         self.state.turn = None;
         self.window = None;
     }

@@ -9,11 +9,11 @@ use agentd_protocol::progress::DeltaKind;
 use agentd_protocol::session::{ItemsParams, Usage};
 use agentd_protocol::time::Time;
 
-use super::super::actor::Actor;
-use super::super::plan::Plan;
 use crate::conversation::Window;
 use crate::provider::retry::{RetryPolicy, Verdict};
 use crate::provider::{ModelError, ModelEvent, Provider, Request, Selected, ToolDefinition};
+use crate::session::actor::Actor;
+use crate::session::plan::Plan;
 use crate::store;
 use crate::tools::Tools;
 use crate::turn::{self, Moment, Retry, StreamInput};
@@ -89,7 +89,7 @@ impl Actor {
     }
 
     /// What the model's stream says, in the machine's words.
-    pub(in super::super) fn model_news(
+    pub(in crate::session) fn model_news(
         &mut self,
         news: Option<Result<ModelEvent, ModelError>>,
         plan: &mut Plan,

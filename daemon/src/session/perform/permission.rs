@@ -9,12 +9,12 @@ use agentd_protocol::id::{CallId, PromptId};
 use agentd_protocol::permission::{Prompt, Resolution, Suggestion};
 use agentd_protocol::submission::OnPrompt;
 
-use super::super::actor::Actor;
-use super::super::input::Done;
-use super::super::plan::Plan;
-use super::super::timers::Timer;
-use super::super::work::PreparedCall;
 use crate::permission::Policy;
+use crate::session::actor::Actor;
+use crate::session::input::Done;
+use crate::session::plan::Plan;
+use crate::session::timers::Timer;
+use crate::session::work::PreparedCall;
 use crate::turn::{self, Judgement, Moment};
 
 /// What the record says where nobody could be asked.
@@ -84,7 +84,7 @@ impl Actor {
     }
 
     /// Asks; and answers at once where nobody can be asked.
-    pub(in super::super) fn ask(
+    pub(in crate::session) fn ask(
         &mut self,
         call_id: CallId,
         prompt: Box<Prompt>,
@@ -113,7 +113,7 @@ impl Actor {
     }
 
     /// Ends the prompts whose time is over and sets the timer for the next one.
-    pub(in super::super) fn expire_prompts(&mut self, plan: &mut Plan, moment: &mut Moment) {
+    pub(in crate::session) fn expire_prompts(&mut self, plan: &mut Plan, moment: &mut Moment) {
         let now = moment.now;
         let prompts = self.state.session.prompts.clone();
         let expiring = prompts.iter().filter_map(|p| Some((p, p.expires_at?)));

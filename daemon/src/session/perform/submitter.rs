@@ -11,17 +11,17 @@ use agentd_protocol::event::AbortReason;
 use agentd_protocol::id::SubmissionId;
 use agentd_protocol::submission::OnDisconnect;
 
-use super::super::actor::Actor;
-use super::super::command::Submitted;
-use super::super::input::Done;
-use super::super::plan::Plan;
+use crate::session::actor::Actor;
+use crate::session::command::Submitted;
+use crate::session::input::Done;
+use crate::session::plan::Plan;
 use crate::turn::{self, Moment};
 
 /// How long a submitter may be away.
 const AWAY: Duration = Duration::from_secs(5);
 
 impl Actor {
-    pub(in super::super) fn watch_submitter(&mut self, submitted: &Submitted) {
+    pub(in crate::session) fn watch_submitter(&mut self, submitted: &Submitted) {
         if submitted.params.on_disconnect != OnDisconnect::Interrupt {
             return;
         }
@@ -36,7 +36,7 @@ impl Actor {
         });
     }
 
-    pub(in super::super) fn submitter_gone(
+    pub(in crate::session) fn submitter_gone(
         &mut self,
         submission_id: &SubmissionId,
         connection: u64,

@@ -11,13 +11,13 @@ use agentd_protocol::item::{Call, ToolStatus};
 use agentd_protocol::permission::{Resolution, Risk};
 use agentd_protocol::progress::Progress;
 
-use super::super::actor::Actor;
-use super::super::input::Done;
-use super::super::plan::Plan;
-use super::super::timers::Timer;
-use super::super::work::PreparedCall;
 use crate::clock::Clock;
 use crate::permission::{ApprovedCall, Policy, Subject, Verdict};
+use crate::session::actor::Actor;
+use crate::session::input::Done;
+use crate::session::plan::Plan;
+use crate::session::timers::Timer;
+use crate::session::work::PreparedCall;
 use crate::tools::{OutputChunk, Run, ToolContext, ToolOutput, Tools, path};
 use crate::turn::{self, Judgement, Moment, Outcome, Traits};
 
@@ -44,7 +44,7 @@ impl Actor {
     }
 
     /// The tool has said what a call is.
-    pub(in super::super) fn call_prepared(
+    pub(in crate::session) fn call_prepared(
         &mut self,
         call_id: CallId,
         prepared: Result<PreparedCall, String>,
@@ -123,7 +123,7 @@ impl Actor {
     }
 
     /// Live output goes to those who watch.
-    pub(in super::super) fn tool_output(&mut self, chunk: OutputChunk) {
+    pub(in crate::session) fn tool_output(&mut self, chunk: OutputChunk) {
         let offset = self.work.offset(&chunk);
         let OutputChunk { call_id, chunk } = chunk;
         let progress = Progress::ToolOutput { call_id, offset, chunk };

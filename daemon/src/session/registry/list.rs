@@ -14,8 +14,8 @@ use agentd_protocol::session::{
     EventsParams, EventsResult, ItemsParams, ItemsResult, ListParams, ListResult, Session,
 };
 
-use super::super::Error;
 use super::Registry;
+use crate::session::Error;
 
 /// What the daemon is doing, for `daemon/status`.
 #[derive(Debug, Clone, PartialEq, Eq)]

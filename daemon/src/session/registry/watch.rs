@@ -9,10 +9,10 @@ use agentd_protocol::id::SessionId;
 use agentd_protocol::session::SubscribeParams;
 use bytes::Bytes;
 
-use super::super::services::Services;
-use super::super::{Caller, Error};
 use super::Registry;
 use crate::journal::{SubscribeError, Subscription};
+use crate::session::services::Services;
+use crate::session::{Caller, Error};
 
 /// A subscription that its session knows of.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use agentd_protocol::permission::PermissionMode;
 use agentd_protocol::session::{Limits, ModelOptions, Session};
 use agentd_protocol::submission::Disposition;
 
-use super::super::Error;
 use super::{Accepted, Desk};
+use crate::session::Error;
 use crate::turn::Input;
 
 pub(super) fn plan(

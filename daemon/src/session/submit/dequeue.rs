@@ -5,8 +5,8 @@
 use agentd_protocol::id::SubmissionId;
 use agentd_protocol::submission::Disposition;
 
-use super::super::Error;
 use super::{Accepted, Desk};
+use crate::session::Error;
 
 pub(super) fn plan(desk: &mut Desk<'_>, submission_id: &SubmissionId) -> Accepted {
     let place =

@@ -7,9 +7,9 @@ use agentd_protocol::event::Resolved;
 use agentd_protocol::permission::{Decision, PermissionReply, Prompt, Rule, Scope};
 use agentd_protocol::submission::Disposition;
 
-use super::super::Error;
 use super::{Accepted, Desk};
 use crate::permission;
+use crate::session::Error;
 use crate::turn::Input;
 
 pub(super) fn plan(desk: &mut Desk<'_>, reply: PermissionReply) -> Accepted {

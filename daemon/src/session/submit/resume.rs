@@ -6,8 +6,8 @@ use agentd_protocol::event::EventBody;
 use agentd_protocol::item::{Origin, Part};
 use agentd_protocol::submission::Disposition;
 
-use super::super::Error;
 use super::{Accepted, Desk};
+use crate::session::Error;
 use crate::turn::resume_note;
 
 pub(super) fn plan(desk: &mut Desk<'_>) -> Accepted {

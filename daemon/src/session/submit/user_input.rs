@@ -7,8 +7,8 @@ use agentd_protocol::id::TurnId;
 use agentd_protocol::item::{Content, Origin, Part};
 use agentd_protocol::submission::{Delivery, Disposition};
 
-use super::super::Error;
 use super::{Accepted, Desk};
+use crate::session::Error;
 use crate::turn::Input;
 
 /// How many inputs may wait; more is surely a mistake, and `overloaded` says so.
@@ -24,6 +24,9 @@ pub(super) fn plan(
     expected: Option<&TurnId>,
 ) -> Accepted {
     check(&content)?;
+    if desk.state.draining.is_some() {
+        return Err(Error::ShuttingDown);
+    }
     if matches!(delivery, Delivery::Steer | Delivery::Replace) {
         desk.expect_turn(expected)?;
     }
@@ -59,12 +62,7 @@ fn check(content: &Content) -> Result<(), Error> {
     Ok(())
 }
 
-fn refuse_when_draining(desk: &Desk<'_>) -> Result<(), Error> {
-    if desk.state.draining.is_some() { Err(Error::ShuttingDown) } else { Ok(()) }
-}
-
 fn start(desk: &mut Desk<'_>, content: Content) -> Accepted {
-    refuse_when_draining(desk)?;
     // Refused before anything is planned.
     desk.state.model(desk.services)?;
     let turn_id = desk.moment.turn_id();
@@ -106,7 +104,6 @@ fn steer(desk: &mut Desk<'_>, content: Content) -> (Disposition, Option<TurnId>)
 }
 
 fn queue(desk: &mut Desk<'_>) -> Accepted {
-    refuse_when_draining(desk)?;
     if desk.state.queue.len() >= MAX_QUEUE {
         return Err(Error::Overloaded { retry_after_ms: 1_000 });
     }
@@ -119,7 +116,6 @@ fn queue(desk: &mut Desk<'_>) -> Accepted {
 }
 
 fn replace(desk: &mut Desk<'_>) -> Accepted {
-    refuse_when_draining(desk)?;
     desk.state.model(desk.services)?;
     let turn_id = desk.moment.turn_id();
     desk.accept(Disposition::Replaced, Some(&turn_id));
