@@ -1,8 +1,9 @@
 //! Starting the daemon when nobody answers, once, however many clients want it.
 //!
 //! Clients that come at the same time queue for a lock beside the socket; the first one starts
-//! `agentd`, the others find it answering. The daemon leaves the terminal's session when it starts,
-//! so that neither Ctrl-C nor the end of a terminal reaches it.
+//! `agentd`, the others find it answering. Told that it was started by a client, the daemon makes
+//! a session of its own, so that neither Ctrl-C nor the end of a terminal reaches it, and logs into
+//! its state directory; what it says before that is kept beside the socket.
 //!
 //! Invariants: directories and files are used only if they are our own, no link is followed,
 //! nothing is overwritten; a daemon that dies is told with what it said.

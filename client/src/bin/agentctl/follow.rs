@@ -21,7 +21,7 @@ use anyhow::Result;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Exit;
-use crate::page::{Inputs, Page};
+use crate::page::Page;
 use crate::prompt::{Keyboard, Question, answer, answer_of, keys};
 use crate::render;
 use crate::rule::AllowRule;
@@ -68,6 +68,8 @@ impl Follow {
         rules: Vec<AllowRule>,
         keyboard: Option<Keyboard>,
     ) -> Self {
+        let mut page = Page::new();
+        page.leave_out(params.submission.id.clone());
         Self {
             connections: client.connections(),
             client,
@@ -77,7 +79,7 @@ impl Follow {
             format,
             rules,
             keyboard,
-            page: Page::new(Inputs::Others),
+            page,
             answered: HashSet::new(),
             denied: false,
             interrupted: false,
@@ -213,7 +215,9 @@ impl Follow {
             } else if !self.rules.is_empty() {
                 let summary = one_line(&prompt.summary, 120);
                 self.note(Style::Red, &format!("no rule allows: {summary}"))?;
-                self.reply(answer(&prompt, Decision::Deny)).await?;
+                let message = Some("nobody could be asked, and no rule allows it".to_owned());
+                let denial = answer(&prompt, Decision::Deny);
+                self.reply(PermissionReplyParams { message, ..denial }).await?;
                 self.say_how_to_allow()?;
             }
         }

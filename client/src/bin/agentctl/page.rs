@@ -9,12 +9,13 @@
 //!
 //! Receives messages of a watch; hands lines to the user.
 
+use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
 
 use agentd_client::protocol::event::{
     Change as FileChange, Event, EventBody, Resolved, TurnTotals,
 };
-use agentd_client::protocol::id::ItemId;
+use agentd_client::protocol::id::{ItemId, SubmissionId};
 use agentd_client::protocol::item::{Item, ItemBody, Origin, ToolItem, ToolStatus, parts_text};
 use agentd_client::protocol::permission::{Prompt, Resolution};
 use agentd_client::protocol::progress::{DeltaKind, Marker, StreamMessage};
@@ -28,22 +29,13 @@ const NOTE_CHARS: usize = 160;
 /// Lines of a preview before the rest is only counted.
 const PREVIEW_LINES: usize = 40;
 
-/// What is shown besides answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Inputs {
-    /// The inputs of others only: the user knows their own.
-    Others,
-    /// All inputs: for one who comes later.
-    All,
-}
-
 /// A page that grows at its end.
 #[derive(Debug)]
 pub(crate) struct Page {
     view: View,
-    inputs: Inputs,
+    /// Submissions whose text the user has before their eyes already.
+    own: HashSet<SubmissionId>,
     live: bool,
-    answers: Palette,
     notes: Palette,
     /// The item whose text was written last and has no line break at its end yet.
     open: Option<ItemId>,
@@ -53,16 +45,20 @@ pub(crate) struct Page {
 
 impl Page {
     /// An empty page.
-    pub(crate) fn new(inputs: Inputs) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             view: View::default(),
-            inputs,
+            own: HashSet::new(),
             live: io::stdout().is_terminal(),
-            answers: Palette::of(&io::stdout()),
             notes: Palette::of(&io::stderr()),
             open: None,
             output_open: false,
         }
+    }
+
+    /// Leaves out the text of this submission: it was typed on this terminal.
+    pub(crate) fn leave_out(&mut self, submission_id: SubmissionId) {
+        self.own.insert(submission_id);
     }
 
     /// What is known of the session.
@@ -212,8 +208,9 @@ impl Page {
     ) -> io::Result<()> {
         if status == ToolStatus::Ok {
             for file in changes.unwrap_or_default() {
-                let text = format!("  {} +{} -{}", file.path, file.added, file.removed);
-                self.note(Style::Green, &one_line(&text, NOTE_CHARS))?;
+                let path = one_line(&file.path, NOTE_CHARS);
+                let text = format!("  {path} +{} -{}", file.added, file.removed);
+                self.note(Style::Green, &text)?;
             }
             if started && millis >= 1000 {
                 self.note(Style::Dim, &format!("  done in {}", render::duration(millis)))?;
@@ -285,13 +282,9 @@ impl Page {
                 }
                 self.end_line()
             }
-            ItemBody::User { content, origin, .. } => {
-                let shown = match origin {
-                    Origin::User => self.inputs == Inputs::All,
-                    Origin::Steer => true,
-                    Origin::Hook | Origin::Agentd => false,
-                };
-                if !shown {
+            ItemBody::User { content, origin, submission_id } => {
+                let own = submission_id.as_ref().is_some_and(|id| self.own.contains(id));
+                if own || matches!(origin, Origin::Hook | Origin::Agentd) {
                     return Ok(());
                 }
                 self.end_line()?;
@@ -350,10 +343,5 @@ impl Page {
                 self.note(Style::Yellow, &format!("the session is gone: {reason}"))
             }
         }
-    }
-
-    /// A short name of the session in the palette of answers, for headings.
-    pub(crate) fn heading(&self, text: &str) -> String {
-        self.answers.paint(Style::Bold, &harmless(text))
     }
 }

@@ -50,6 +50,9 @@ pub(crate) fn table<const N: usize>(
     for row in rows {
         table.add_row(row.map(|cell| harmless(&cell).replace(['\n', '\t'], " ")));
     }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
     for row in table.lines() {
         line(row.trim_end())?;
     }
@@ -111,8 +114,8 @@ pub(crate) fn usage(usage: &Usage) -> String {
         text = format!("{text}, {} cached", count(usage.cache_read));
     }
     match usage.cost_usd {
-        Some(cost) => format!("{text}, ${cost:.4}"),
-        None => text,
+        Some(cost) if cost > 0.0 => format!("{text}, ${cost:.4}"),
+        _ => text,
     }
 }
 

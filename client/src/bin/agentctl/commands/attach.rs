@@ -23,11 +23,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::submission;
 use crate::args;
 use crate::context::Context;
-use crate::page::{Inputs, Page};
+use crate::page::Page;
 use crate::prompt::{answer_of, keys};
 use crate::render;
 use crate::target;
-use crate::terminal::Style;
+use crate::terminal::{Style, one_line};
+
+/// Characters of a title.
+const TITLE_CHARS: usize = 60;
 
 pub(super) async fn attach(context: &Context, args: args::Attach) -> Result<()> {
     let client = if args.read_only { context.observer().await? } else { context.client().await? };
@@ -38,7 +41,7 @@ pub(super) async fn attach(context: &Context, args: args::Attach) -> Result<()> 
     let mut attached = Attached {
         client,
         session_id: session.session_id,
-        page: Page::new(Inputs::All),
+        page: Page::new(),
         json: context.json,
         role: if args.read_only { Role::Observer } else { Role::Controller },
         joined: false,
@@ -112,9 +115,10 @@ impl Attached {
         let Some(session) = self.page.view().session.clone().filter(|_| !self.json) else {
             return Ok(());
         };
-        let title = self.page.heading(&session.title);
-        let state = render::state(session.state);
-        let text = format!("— {} · {title} · {state} —", session.session_id);
+        let mut parts = vec![session.session_id.to_string(), one_line(&session.title, TITLE_CHARS)];
+        parts.push(render::state(session.state).to_owned());
+        parts.retain(|part| !part.is_empty());
+        let text = format!("— {} —", parts.join(" · "));
         Ok(self.page.note(Style::Dim, &text)?)
     }
 
@@ -161,6 +165,9 @@ impl Attached {
         for delivery in [Delivery::Auto, Delivery::Queue] {
             let op = Op::UserInput { content: content.clone(), delivery, expected_turn_id: None };
             let params = submission(self.session_id.clone(), op);
+            if std::io::stdin().is_terminal() {
+                self.page.leave_out(params.submission.id.clone());
+            }
             match self.client.call::<SessionSubmit>(params).await {
                 Err(error) if matches!(error.data(), Some(ErrorData::Unsupported { .. })) => {}
                 outcome => return self.tell_refusal(outcome.map(|_| ())),
