@@ -9,6 +9,7 @@
 //! Receives notifications from a connection; hands [`Received`] to its caller.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use agentd_protocol::error::ErrorData;
@@ -16,6 +17,8 @@ use agentd_protocol::id::SessionId;
 use agentd_protocol::method::{SessionSubscribe, SessionUnsubscribe};
 use agentd_protocol::progress::{Marker, StreamMessage};
 use agentd_protocol::session::{SessionParams, SubscribeParams};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -55,9 +58,11 @@ pub enum Body {
     },
 }
 
+/// Messages of one subscription on one connection.
+type Feed = mpsc::Receiver<Box<RawValue>>;
+
 /// A watched session. Dropping it leaves the daemon's side to the end of the connection;
 /// [`Watch::close`] ends it there too.
-#[derive(Debug)]
 pub struct Watch {
     client: Client,
     session_id: SessionId,
@@ -65,9 +70,27 @@ pub struct Watch {
     /// The last event that was handed out or not asked for; `None` before the first join of a
     /// watch without replay.
     seq: Option<u64>,
-    feed: Option<mpsc::Receiver<Box<RawValue>>>,
+    source: Source,
     joined: bool,
-    over: bool,
+}
+
+/// Where messages come from.
+enum Source {
+    /// Nowhere yet.
+    None,
+    /// A subscription that is being made; kept while a caller of `next` does something else.
+    Subscribing(BoxFuture<'static, Result<Feed, Error>>),
+    /// A subscription.
+    Feed(Feed),
+    /// Nothing will come.
+    Over,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut watch = f.debug_struct("Watch");
+        watch.field("session_id", &self.session_id).field("seq", &self.seq).finish_non_exhaustive()
+    }
 }
 
 impl Watch {
@@ -77,7 +100,7 @@ impl Watch {
         since: Option<u64>,
         progress: bool,
     ) -> Self {
-        Self { client, session_id, progress, seq: since, feed: None, joined: false, over: false }
+        Self { client, session_id, progress, seq: since, source: Source::None, joined: false }
     }
 
     /// The last event that was handed out.
@@ -89,28 +112,40 @@ impl Watch {
     ///
     /// Cancel-safe. Waits for a daemon that is gone for half a minute.
     pub async fn next(&mut self) -> Option<Result<Received, Error>> {
-        if self.over {
-            return None;
-        }
         loop {
-            let feed = match &mut self.feed {
-                Some(feed) => feed,
-                None => match self.subscribe().await {
-                    Ok(feed) => self.feed.insert(feed),
+            match &mut self.source {
+                Source::None => {
+                    self.joined = false;
+                    let subscription = self.subscription();
+                    self.source = Source::Subscribing(subscribe(subscription).boxed());
+                }
+                Source::Subscribing(subscribing) => match subscribing.await {
+                    Ok(feed) => self.source = Source::Feed(feed),
                     Err(error) => {
-                        self.over = true;
+                        self.source = Source::Over;
                         return Some(Err(error));
                     }
                 },
-            };
-            let Some(raw) = feed.recv().await else {
-                self.feed = None;
-                continue;
-            };
-            if let Some(received) = self.take(raw) {
-                return Some(Ok(received));
+                Source::Feed(feed) => match feed.recv().await {
+                    Some(raw) => {
+                        if let Some(received) = self.take(raw) {
+                            return Some(Ok(received));
+                        }
+                    }
+                    None => self.source = Source::None,
+                },
+                Source::Over => return None,
             }
         }
+    }
+
+    fn subscription(&self) -> (Client, SubscribeParams) {
+        let params = SubscribeParams {
+            session_id: self.session_id.clone(),
+            since: self.seq,
+            progress: Some(self.progress),
+        };
+        (self.client.clone(), params)
     }
 
     /// Ends the watch on the daemon's side too; whether there was one.
@@ -119,42 +154,13 @@ impl Watch {
         Ok(self.client.call::<SessionUnsubscribe>(params).await?.unsubscribed)
     }
 
-    /// Subscribes from the last event, on a new connection if there has to be one.
-    async fn subscribe(&mut self) -> Result<mpsc::Receiver<Box<RawValue>>, Error> {
-        let started_at = Instant::now();
-        let mut wait = FIRST_WAIT;
-        loop {
-            self.joined = false;
-            match self.try_subscribe().await {
-                Err(error) if is_passing(&error) && started_at.elapsed() < PATIENCE => {
-                    tracing::debug!(%error, "subscribing again");
-                    tokio::time::sleep(wait).await;
-                    wait = (2 * wait).min(LONGEST_WAIT);
-                }
-                outcome => return outcome,
-            }
-        }
-    }
-
-    async fn try_subscribe(&self) -> Result<mpsc::Receiver<Box<RawValue>>, Error> {
-        let connection = self.client.connection().await?;
-        let feed = connection.route(self.session_id.as_str());
-        let params = SubscribeParams {
-            session_id: self.session_id.clone(),
-            since: self.seq,
-            progress: Some(self.progress),
-        };
-        connection.call::<SessionSubscribe>(&Params::new(&params)).await?;
-        Ok(feed)
-    }
-
     /// Judges a message: what belongs to this subscription and was not handed out before.
     fn take(&mut self, raw: Box<RawValue>) -> Option<Received> {
         let head: Head<'_> = serde_json::from_str(raw.get()).ok()?;
         if let Some(seq) = head.seq {
             if self.seq.is_some_and(|known| seq != known + 1) {
                 if self.joined && self.seq.is_some_and(|known| seq > known) {
-                    self.feed = None;
+                    self.source = Source::None;
                 }
                 return None;
             }
@@ -172,12 +178,37 @@ impl Watch {
                 self.seq = Some(*head_seq);
                 self.joined = true;
             }
-            Body::Message(StreamMessage::Marker(Marker::Closed { .. })) => self.over = true,
+            Body::Message(StreamMessage::Marker(Marker::Closed { .. })) => {
+                self.source = Source::Over;
+            }
             Body::Message(StreamMessage::Progress(_)) if !self.joined => return None,
             Body::Message(_) | Body::Unknown { .. } => {}
         }
         Some(Received { raw, body })
     }
+}
+
+/// Subscribes, on a new connection if there has to be one, and waits for a daemon that is gone.
+async fn subscribe((client, params): (Client, SubscribeParams)) -> Result<Feed, Error> {
+    let started_at = Instant::now();
+    let mut wait = FIRST_WAIT;
+    loop {
+        match try_subscribe(&client, &params).await {
+            Err(error) if is_passing(&error) && started_at.elapsed() < PATIENCE => {
+                tracing::debug!(%error, "subscribing again");
+                tokio::time::sleep(wait).await;
+                wait = (2 * wait).min(LONGEST_WAIT);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+async fn try_subscribe(client: &Client, params: &SubscribeParams) -> Result<Feed, Error> {
+    let connection = client.connection().await?;
+    let feed = connection.route(params.session_id.as_str());
+    connection.call::<SessionSubscribe>(&Params::new(params)).await?;
+    Ok(feed)
 }
 
 /// What tells messages apart before they are read.
@@ -294,6 +325,25 @@ mod tests {
         let (_peer, seen) =
             tokio::join!(daemon, async { [next(&mut watch).await, next(&mut watch).await] });
         assert_eq!(seen, ["joined 7", "8"]);
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_looks_away_misses_nothing_and_subscribes_once() {
+        let fake = Fake::new();
+        let (client, mut peer) = fake.client().await;
+        let mut watch = client.watch("ses_1".into(), Some(0), true);
+        let request = tokio::select! {
+            _ = watch.next() => panic!("nothing was sent yet"),
+            (_, request) = peer.expect("session/subscribe") => request,
+        };
+        peer.answer(&request, json!("ses_1")).await;
+        peer.notify(joined(0)).await;
+        peer.notify(event(1)).await;
+        assert_eq!([next(&mut watch).await, next(&mut watch).await], ["joined 0", "1"]);
+        let (_, ()) = tokio::join!(client.call::<GetDaemonStatus>(NoParams {}), async {
+            let (_, request) = peer.expect("daemon/status").await;
+            peer.answer(&request, json!(null)).await;
+        });
     }
 
     #[tokio::test]
