@@ -13,6 +13,7 @@ pub mod environment;
 mod file;
 mod guarded;
 mod matching;
+mod orphans;
 mod output;
 pub mod path;
 mod process;
@@ -37,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::ToolsConfig;
 use crate::permission::{ApprovedCall, Target};
 
+pub use orphans::end_orphans;
 pub use registry::Tools;
 
 /// What a model is told about a tool.

@@ -7,9 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agentd::clock::Clock;
 use agentd::launcher;
+use agentd::tools::end_orphans;
 use agentd_protocol::id::{CallId, SessionId};
 use agentd_protocol::item::ToolStatus;
+use futures_util::FutureExt;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -304,15 +307,25 @@ async fn the_end_of_a_session_ends_what_it_left_behind() {
 }
 
 #[tokio::test]
-async fn whoever_lost_its_launcher_is_found_by_its_mark() {
+async fn whoever_lost_its_launcher_is_found_by_its_mark_and_killed() {
     let ws = Workspace::new();
-    let command = "echo $AGENTD_CALL_ID >id; kill -9 $PPID; sleep 300";
+    let command = "echo $AGENTD_CALL_ID >id; echo $$ >pid; kill -9 $PPID; sleep 300; sleep 300";
     let output = ws.call("shell", &json!({ "command": command })).await;
     assert!(error(&output).contains("ended without a word"), "{}", text(&output));
-    let call = [CallId::from(String::from_utf8(ws.get("id")).expect("an id").trim())];
-    assert!(launcher::survivors(&[CallId::from("call_none")]) == 0);
-    assert!(launcher::kill_survivors(&call) > 0);
-    until(|| launcher::survivors(&call) == 0).await;
+    let [id, pid] = ["id", "pid"].map(|name| String::from_utf8(ws.get(name)).expect("text"));
+    let clock = Clock::manual();
+    let call = || vec![CallId::from(id.trim())];
+    // Of others nothing is left, and nothing is waited for.
+    assert!(end_orphans(vec![CallId::from("call_none")], Duration::ZERO, &clock).await);
+    assert!(lives(pid.trim()));
+    // By itself it does not end; once its time is over, it is ended.
+    let mut ended = std::pin::pin!(end_orphans(call(), Duration::ZERO, &clock));
+    until(|| {
+        clock.advance(Duration::from_millis(100));
+        !lives(pid.trim()) || ended.as_mut().now_or_never().is_some()
+    })
+    .await;
+    assert!(!lives(pid.trim()));
 }
 
 #[test]
