@@ -23,9 +23,7 @@ async fn in_the_stream_closes_the_turn_and_keeps_the_text() {
     client.subscribe(&session, Some(0)).await;
     client.submit(&session, "s1", "Tell me.").await;
     gate.reached().await;
-    let before = client
-        .watch_until(|message| message["delta"].as_str().is_some_and(|text| text.ends_with("wer")))
-        .await;
+    let before = client.watch_until_text("Half of the answer").await;
     let kept = wait::until("the text to be kept", async || checkpoint(&daemon)).await;
     daemon.kill();
     daemon.restart().await;

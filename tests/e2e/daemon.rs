@@ -56,7 +56,8 @@ async fn a_stop_lets_turns_end_and_the_socket_is_gone() {
     client.submit(&session, "s1", "Hi.").await;
     gate.reached().await;
     client.call("daemon/shutdown", json!({ "mode": "drain" })).await;
-    let params = harness::client::input(&session, "s2", "More.");
+    let mut params = harness::client::input(&session, "s2", "More.");
+    params["submission"]["op"]["delivery"] = json!("queue");
     let error = client.try_call("session/submit", params).await.unwrap_err();
     assert_eq!(error["data"]["kind"], "shutting_down");
     gate.open();

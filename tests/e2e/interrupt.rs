@@ -23,12 +23,7 @@ async fn in_the_stream_keeps_the_partial_text_and_leaves_the_provider() {
     client.subscribe(&session, Some(0)).await;
     client.submit(&session, "s1", "Tell me.").await;
     gate.reached().await;
-    let mut text = String::new();
-    let mut seen = Vec::new();
-    while text != "The first half," {
-        seen.extend(client.watch_until_type("message.delta").await);
-        text += seen.last().unwrap()["delta"].as_str().unwrap();
-    }
+    let mut seen = client.watch_until_text("The first half,").await;
     let applied = client.submit_op(&session, "i1", interrupt()).await;
     assert_eq!(applied["disposition"], "applied");
     seen.extend(client.watch_until(is_turn_end).await);

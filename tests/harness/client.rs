@@ -195,6 +195,17 @@ impl Client {
         self.watch_until(|message| message["type"] == last).await
     }
 
+    /// What a subscription says until the text of its deltas, joined, holds `text`.
+    pub async fn watch_until_text(&mut self, text: &str) -> Vec<Value> {
+        let said = std::cell::RefCell::new(String::new());
+        self.watch_until(|message| {
+            let mut said = said.borrow_mut();
+            said.push_str(message["delta"].as_str().unwrap_or_default());
+            said.contains(text)
+        })
+        .await
+    }
+
     /// Makes a session that works in `cwd`.
     pub async fn create_session(&mut self, cwd: &Path) -> String {
         let session = self.call("session/create", json!({ "cwd": cwd })).await;

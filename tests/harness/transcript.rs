@@ -2,7 +2,8 @@
 //!
 //! Ids become `ses_1`, `item_2` … in the order of their appearance, times, durations and numbers
 //! of processes become words, the test's own directories too. Deltas of one item that come in a
-//! row are joined, since where a stream is cut into pieces means nothing.
+//! row are joined, since where a stream is cut into pieces means nothing. A whole session or prompt
+//! that a message repeats is shortened.
 //!
 //! Receives messages of a subscription; hands out one line for each.
 
@@ -66,14 +67,22 @@ impl Transcript {
         let Value::Object(mut fields) = self.normal(message) else { return String::new() };
         let kind = fields.remove("type").unwrap_or_default();
         let kind = kind.as_str().unwrap_or("?");
-        let seq = fields.remove("seq").map_or_else(|| "  ·".to_owned(), |seq| format!("{seq:>3}"));
+        let seq = fields.remove("seq").map_or_else(|| "·".to_owned(), |seq| seq.to_string());
         fields.remove("time");
         fields.remove("session_id");
+        if let Some(session) = fields.get_mut("session").filter(|s| s.get("session_id").is_some()) {
+            *session = said(session, &["state", "title", "head_seq", "queue_held"]);
+        }
+        if let Some(Value::Array(prompts)) = fields.get_mut("prompts") {
+            for prompt in prompts {
+                *prompt = prompt["prompt_id"].take();
+            }
+        }
         let turn = fields.remove("turn_id");
         let turn = turn.as_ref().and_then(Value::as_str).unwrap_or("-");
         let rest: Vec<String> =
             fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        format!("{seq} {turn} {kind} {}", rest.join(" ")).trim_end().to_owned()
+        format!("{seq:>3} {turn} {kind} {}", rest.join(" ")).trim_end().to_owned()
     }
 
     /// The value with everything that differs from run to run replaced.
@@ -125,6 +134,9 @@ impl Transcript {
     }
 
     fn normal_word(&mut self, word: &str) -> String {
+        if word.len() == 32 && word.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return "<random>".to_owned();
+        }
         // A unique part is long; a word of a person's that begins alike is not.
         let kind =
             KINDS.iter().find(|kind| word.starts_with(**kind) && word.len() > kind.len() + 15);
@@ -138,6 +150,13 @@ impl Transcript {
         self.names.insert(word.to_owned(), name.clone());
         name
     }
+}
+
+/// These fields of an object, where it has them; the others would only be repeated.
+fn said(object: &Value, names: &[&str]) -> Value {
+    let said =
+        names.iter().filter_map(|name| Some(((*name).to_owned(), object.get(*name)?.clone())));
+    said.collect::<Map<String, Value>>().into()
 }
 
 /// The field that holds a piece, and the field that names what it is a piece of.

@@ -20,7 +20,7 @@ use crate::config::provider::Auto;
 use crate::config::tools::ShellRead;
 
 /// Longer ones are mistakes, and would overflow sums of times.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+const LONGEST: Duration = Duration::from_hours(100 * 365 * 24);
 
 fn parse_duration(text: &str) -> Option<Duration> {
     let span: Span = text.parse().ok()?;

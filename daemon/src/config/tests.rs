@@ -160,13 +160,13 @@ fn every_documented_key_is_accepted_and_kept() {
     assert_eq!(provider.merge_roles, Auto::On);
     assert_eq!(config.limits.max_duration_ms, Some(600_000));
     assert_eq!(config.permission.mode, PermissionMode::AutoEdit);
-    assert_eq!(config.permission.timeout, Some(Duration::from_secs(600)));
+    assert_eq!(config.permission.timeout, Some(Duration::from_mins(10)));
     assert_eq!(config.tools.shell.sandbox, Sandbox::ReadOnly);
     assert_eq!(config.tools.shell.read, ShellRead::All);
     assert_eq!(config.tools.env.keep, ["GITHUB_TOKEN"]);
     assert_eq!(config.hooks.len(), 1);
     assert_eq!(config.mcp.len(), 2);
-    assert_eq!(config.daemon.retention, Some(Duration::from_secs(90 * 24 * 3600)));
+    assert_eq!(config.daemon.retention, Some(Duration::from_hours(90 * 24)));
     assert_eq!(config.store.synchronous, Synchronous::Normal);
     // No key kept its default, so none was lost on the way. What stays absent is not listed.
     for value in loaded.view().values {

@@ -82,7 +82,7 @@ pub struct ShellConfig {
 impl Default for ShellConfig {
     fn default() -> Self {
         Self {
-            timeout: Duration::from_secs(120),
+            timeout: Duration::from_mins(2),
             kill_grace: Duration::from_secs(2),
             sandbox: Sandbox::default(),
             network: false,
@@ -178,7 +178,7 @@ impl Default for McpConfig {
             url: None,
             headers: BTreeMap::new(),
             env: BTreeMap::new(),
-            timeout: Duration::from_secs(60),
+            timeout: Duration::from_mins(1),
         }
     }
 }
