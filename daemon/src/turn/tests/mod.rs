@@ -3,3 +3,4 @@
 mod cases;
 mod rig;
 mod schedules;
+mod table;
