@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use agentd_protocol::event::{Event, EventBody};
+use agentd_protocol::event::{ContextSize, Event, EventBody};
 use agentd_protocol::id::{CallId, ItemId, SessionId};
 use agentd_protocol::permission::PermissionMode;
 use agentd_protocol::progress::{DeltaKind, InFlightItem, Progress};
@@ -51,7 +51,7 @@ fn session() -> Session {
 /// An event that leaves its number in the session.
 fn event(seq: u64) -> Event {
     let usage = Usage { input: seq, ..Usage::default() };
-    let body = EventBody::UsageUpdated { turn: usage, session: usage, context: Default::default() };
+    let body = EventBody::UsageUpdated { turn: usage, session: usage, context: ContextSize::default() };
     let time = Time::from_unix_millis(i64::try_from(seq).unwrap());
     Event { seq, time, session_id: id(), turn_id: None, body }
 }
