@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use agentd_protocol::error::KINDS;
+use agentd_protocol::event::Event;
 use agentd_protocol::method::TABLE;
 use agentd_protocol::openrpc;
 use serde_json::Value;
@@ -66,4 +67,21 @@ fn no_name_is_made_up() {
     for name in document["components"]["schemas"].as_object().unwrap().keys() {
         assert!(!name.ends_with(|last: char| last.is_ascii_digit()), "{name}: two types, one name");
     }
+}
+
+#[test]
+fn the_readme_names_every_method_event_and_error() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let event = openrpc::schema_of::<Event>();
+    let events = event["oneOf"].as_array().unwrap().iter();
+    let events = events.map(|variant| variant["properties"]["type"]["const"].as_str().unwrap());
+    let methods = TABLE.iter().map(|method| method.name);
+    let kinds = KINDS.iter().map(|(kind, _)| *kind);
+    let missing: Vec<_> = methods
+        .chain(kinds)
+        .chain(events)
+        .filter(|name| !text.contains(&format!("`{name}`")))
+        .collect();
+    assert!(missing.is_empty(), "not in protocol/README.md: {missing:?}");
 }
