@@ -164,8 +164,8 @@ fn no_provider(known_models: Vec<String>) -> RpcError {
 
 fn unknown_model(model: String, known_models: Vec<String>) -> RpcError {
     let message = format!(
-        "the model {model} is not configured: known are {}; others need a provider in the \
-         configuration",
+        "no model `{model}`: models are named provider/name, and known are {}; another needs its \
+         provider in the configuration",
         known_models.join(", ")
     );
     RpcError::new(ErrorData::UnknownModel { model, known_models }, message)

@@ -63,14 +63,12 @@ fn advice(data: &ErrorData) -> Option<String> {
     match data {
         ErrorData::NoProvider { .. } => Some(
             "Name one in ~/.config/agentd/config.toml (`model = \"provider/name\"`, with its\n\
-             [providers.NAME] table) or start the daemon with OPENAI_API_KEY, ANTHROPIC_API_KEY\n\
-             or OPENROUTER_API_KEY set, and give it with -m provider/name.\n\
+             [providers.NAME] table), then `agentctl config reload`. Or set OPENAI_API_KEY,\n\
+             ANTHROPIC_API_KEY or OPENROUTER_API_KEY where the daemon is started (`agentctl\n\
+             shutdown` ends the one that runs) and give a model with -m provider/name.\n\
              To try agentd without one: agentctl run --model demo/demo 'read README.md'"
                 .to_owned(),
         ),
-        ErrorData::UnknownModel { known_models, .. } if !known_models.is_empty() => {
-            Some(format!("Known models: {}", known_models.join(", ")))
-        }
         _ => None,
     }
 }

@@ -177,11 +177,10 @@ impl Outcome {
         let excerpt = excerpt(&self.text);
         match self.status {
             Some(ToolStatus::Ok) if excerpt.is_empty() => "done".to_owned(),
-            Some(ToolStatus::Ok) => {
-                let lines = self.text.lines().count();
-                let plural = if lines == 1 { "" } else { "s" };
-                format!("done, {lines} line{plural}, the first one is `{excerpt}`")
-            }
+            Some(ToolStatus::Ok) => match self.text.lines().count() {
+                1 => format!("done, `{excerpt}`"),
+                lines => format!("done, {lines} lines, the first one is `{excerpt}`"),
+            },
             Some(ToolStatus::Duplicate) => "done before in this turn".to_owned(),
             Some(ToolStatus::Denied) => format!("was denied (`{excerpt}`)"),
             Some(ToolStatus::Blocked) => format!("was blocked by a hook (`{excerpt}`)"),
@@ -194,9 +193,13 @@ impl Outcome {
     }
 }
 
-/// The first line with something in it, cut.
+/// The first line with something in it, cut, without the number that `read` puts before it.
 fn excerpt(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let line = match line.split_once('\t') {
+        Some((number, line)) if number.chars().all(|c| c.is_ascii_digit()) => line,
+        _ => line,
+    };
     match line.char_indices().nth(EXCERPT_CHARS) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line.to_owned(),

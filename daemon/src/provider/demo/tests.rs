@@ -142,11 +142,11 @@ fn a_turn_of_two_steps() {
     assert!(first.text.contains("demo"), "{}", first.text);
     assert_eq!(first.calls, call("read", json!({ "path": "a.txt" })));
     assert_eq!(first.finish_reason.as_deref(), Some("tool_calls"));
-    play.result(ToolStatus::Ok, "one\ntwo");
+    play.result(ToolStatus::Ok, "     1\tone\n     2\ttwo");
     let second = play.answer();
     assert_eq!(second.calls, call("write", json!({ "path": "b.txt", "content": "hello" })));
     assert!(second.usage.input > first.usage.input && second.usage.output > 0);
-    play.result(ToolStatus::Ok, "");
+    play.result(ToolStatus::Ok, "created b.txt");
     let last = play.answer();
     assert_eq!(last.calls, []);
     assert_eq!(last.finish_reason.as_deref(), Some("stop"));
@@ -154,7 +154,7 @@ fn a_turn_of_two_steps() {
         last.text,
         "In short, says the demo model:\n\
          - read `a.txt`: done, 2 lines, the first one is `one`\n\
-         - write `b.txt`: done\n\
+         - write `b.txt`: done, `created b.txt`\n\
          All done."
     );
 }

@@ -3,7 +3,9 @@
 //! Receives a session and a number; hands back its fields and a transcript.
 
 use agentd_client::Client;
-use agentd_client::protocol::item::{AssistantItem, Item, ItemBody, Marker, ToolItem, parts_text};
+use agentd_client::protocol::item::{
+    AssistantItem, Item, ItemBody, Marker, Origin, ToolItem, parts_text,
+};
 use agentd_client::protocol::method::SessionItems;
 use agentd_client::protocol::session::{ItemsParams, Session};
 use anyhow::Result;
@@ -81,7 +83,10 @@ fn item(item: &Item) -> Result<()> {
     match &item.body {
         ItemBody::System { .. } => title("system: instructions"),
         ItemBody::User { content, origin, .. } => {
-            title(&format!("user ({})", render::word(origin)))?;
+            match origin {
+                Origin::User => title("user")?,
+                origin => title(&format!("user ({})", render::word(origin)))?,
+            }
             render::line(&harmless(&parts_text(content)))
         }
         ItemBody::Assistant(answer) => {
