@@ -51,7 +51,8 @@ fn session() -> Session {
 /// An event that leaves its number in the session.
 fn event(seq: u64) -> Event {
     let usage = Usage { input: seq, ..Usage::default() };
-    let body = EventBody::UsageUpdated { turn: usage, session: usage, context: ContextSize::default() };
+    let body =
+        EventBody::UsageUpdated { turn: usage, session: usage, context: ContextSize::default() };
     let time = Time::from_unix_millis(i64::try_from(seq).unwrap());
     Event { seq, time, session_id: id(), turn_id: None, body }
 }

@@ -63,9 +63,8 @@ fn advice(data: &ErrorData) -> Option<String> {
     match data {
         ErrorData::NoProvider { .. } => Some(
             "Name one in ~/.config/agentd/config.toml (`model = \"provider/name\"`, with its\n\
-             [providers.NAME] table), then `agentctl config reload`. Or set OPENAI_API_KEY,\n\
-             ANTHROPIC_API_KEY or OPENROUTER_API_KEY where the daemon is started (`agentctl\n\
-             shutdown` ends the one that runs) and give a model with -m provider/name.\n\
+             [providers.NAME] table) and `agentctl config reload`; or `agentctl shutdown`, then run\n\
+             with OPENAI_API_KEY, ANTHROPIC_API_KEY or OPENROUTER_API_KEY set and -m provider/name.\n\
              To try agentd without one: agentctl run --model demo/demo 'read README.md'"
                 .to_owned(),
         ),
