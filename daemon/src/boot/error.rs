@@ -48,6 +48,9 @@ pub enum Error {
         /// What is there and what to do.
         why: String,
     },
+    /// What a service manager handed over is no socket we can use.
+    #[error("the socket of LISTEN_FDS cannot be used, it must be a Unix stream socket")]
+    Inherited(#[source] io::Error),
     /// The system refused.
     #[error("cannot {operation} {}", path.display())]
     Io {

@@ -106,7 +106,7 @@ fn start(options: &Options, mut inherited: ListenFd) -> Result<(), Error> {
     for warning in &config.loaded().warnings {
         tracing::warn!("{warning}");
     }
-    let inherited = inherited.take_unix_listener(0).ok().flatten();
+    let inherited = inherited.take_unix_listener(0).map_err(Error::Inherited)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
     let ended = runtime.block_on(live(options, config, &state_dir, &log, inherited));
@@ -144,7 +144,10 @@ async fn live(
         let (state_dir, clock) = (state_dir.to_owned(), clock.clone());
         move || instance::take(&state_dir, &store_options, &clock, &path, PATIENCE)
     };
-    let taken = tokio::task::spawn_blocking(taking).await;
+    let taken = tokio::select! {
+        taken = tokio::task::spawn_blocking(taking) => taken,
+        () = signals.stop() => return Ok(()),
+    };
     let store = match taken.map_err(|error| Error::Runtime(error.into()))?? {
         Instance::Ours(store) => store,
         Instance::Served { pid } => {
@@ -155,17 +158,21 @@ async fn live(
     if options.autostart {
         log.move_to(state_dir, config.current().log.max_bytes);
     }
-    let (socket, listener) = match inherited {
-        Some(inherited) => inherited,
-        None => Socket::bind(&location, uid)?,
+    let served = async {
+        let (socket, listener) = match inherited {
+            Some(inherited) => inherited,
+            None => Socket::bind(&location, uid)?,
+        };
+        let registry = sessions(&store, &config, &clock);
+        registry.recover().await.map_err(Error::Recovery)?;
+        let parts = Parts { info, state_dir, config, registry, socket, listener, uid };
+        serve(parts, &mut signals).await
     };
-    let registry = sessions(&store, &config, &clock);
-    registry.recover().await.map_err(Error::Recovery)?;
-    serve(Parts { info, state_dir, config, registry, socket, listener, uid }, &mut signals).await?;
+    let served = served.await;
     if let Err(error) = store.close().await {
         tracing::error!(%error, "the store was not closed in order");
     }
-    Ok(())
+    served
 }
 
 fn store_options(

@@ -112,20 +112,20 @@ pub async fn drain(
     signals: &mut Signals,
     requested: &mut watch::Receiver<Option<ShutdownMode>>,
 ) {
-    registry.start_draining(mode);
+    // A client's request has begun it already.
+    if requested.borrow().is_none() {
+        registry.start_draining(mode);
+    }
     let mut done = std::pin::pin!(registry.shutdown());
     if mode == ShutdownMode::Drain {
-        let hurry = async {
-            tokio::select! {
-                () = signals.stop() => {}
-                _ = requested.wait_for(|mode| *mode == Some(ShutdownMode::Now)) => {}
-            }
-        };
         tokio::select! {
             () = &mut done => return,
-            () = hurry => tracing::info!("aborting the turns that still run"),
+            () = signals.stop() => {
+                registry.start_draining(ShutdownMode::Now);
+            }
+            _ = requested.wait_for(|mode| *mode == Some(ShutdownMode::Now)) => {}
         }
-        registry.start_draining(ShutdownMode::Now);
+        tracing::info!("aborting the turns that still run");
     }
     done.await;
 }

@@ -23,7 +23,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::rpc::batch::{Part, gather};
@@ -78,32 +78,52 @@ pub async fn serve(stream: UnixStream, number: u64, dispatch: Dispatch, stop: Ca
         () = reader.run() => End::Input,
     };
     tracing::debug!(connection = number, ?end, "a connection ends");
-    let patience = if end == End::Input { DRAIN } else { LAST_WORDS };
-    close(&context, patience).await;
+    let patience = Patience { stop };
+    close(&context, &patience).await;
     finish.cancel();
-    if timeout(patience, &mut writer).await.is_err() {
+    if patience.with(&mut writer).await.is_none() {
         writer.abort();
         let _ = writer.await;
     }
 }
 
 /// Waits for calls, then for forwarders, and ends those that do not end by themselves.
-async fn close(context: &Context, patience: Duration) {
+async fn close(context: &Context, patience: &Patience) {
     context.calls.close();
-    let lost = context.outbound.closed();
     tokio::select! {
-        ended = timeout(patience, context.calls.wait()) => if ended.is_err() {
+        ended = patience.with(context.calls.wait()) => if ended.is_none() {
             tracing::warn!(connection = context.connection, "calls were still running at its end");
         },
-        () = lost => {}
+        () = context.outbound.closed() => {}
     }
     context.abandon.cancel();
     context.calls.wait().await;
     context.subscriptions.close();
     context.forwarders.close();
-    if timeout(patience, context.forwarders.wait()).await.is_err() {
+    if patience.with(context.forwarders.wait()).await.is_none() {
         context.subscriptions.abandon();
         context.forwarders.wait().await;
+    }
+}
+
+/// How long a connection waits for its own end: less when the daemon stops.
+struct Patience {
+    stop: CancellationToken,
+}
+
+impl Patience {
+    /// The future's outcome; `None` if it takes too long.
+    async fn with<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let last_words = async {
+            self.stop.cancelled().await;
+            sleep(LAST_WORDS).await;
+        };
+        tokio::select! {
+            biased;
+            outcome = future => Some(outcome),
+            () = sleep(DRAIN) => None,
+            () = last_words => None,
+        }
     }
 }
 

@@ -148,3 +148,6 @@ fn unsupported(row: &MethodInfo) -> RpcError {
         ),
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use agentd_protocol::daemon::{
     ClientInfo, DaemonEvent, DaemonStatus, InitializeParams, InitializeResult, NoParams,
-    PROTOCOL_VERSION, ProtocolRange, ReloadResult, ShutdownParams, ShutdownResult,
+    PROTOCOL_VERSION, ProtocolRange, ReloadResult, ShutdownMode, ShutdownParams, ShutdownResult,
 };
 use agentd_protocol::error::{ErrorData, RpcError};
 use agentd_protocol::method::{
@@ -121,9 +121,15 @@ async fn shutdown(
     _context: Arc<Context>,
     params: ShutdownParams,
 ) -> Result<ShutdownResult, RpcError> {
-    let turns_running = service.registry.counts().await.map_err(of_session)?.turns_running;
-    service.registry.start_draining(params.mode);
-    service.stop.send_replace(Some(params.mode));
+    // What was asked to be over at once stays so.
+    let mode = match *service.stop.borrow() {
+        Some(ShutdownMode::Now) => ShutdownMode::Now,
+        Some(ShutdownMode::Drain) | None => params.mode,
+    };
+    service.registry.start_draining(mode);
+    service.stop.send_replace(Some(mode));
+    // A store that cannot be read is no reason to go on.
+    let turns_running = service.registry.counts().await.map_or(0, |counts| counts.turns_running);
     Ok(ShutdownResult { turns_running })
 }
 
