@@ -37,7 +37,15 @@ async fn e2_two_daemons_start_up_together() {
             world.restart().await;
             world.kill();
         }
-        let spawn = |_| world.command().stderr(Stdio::null()).spawn().expect("it starts");
+        let log = world.path("racers.log");
+        let spawn = |_| {
+            let log = fs::OpenOptions::new().append(true).create(true).open(&log);
+            world
+                .command()
+                .stderr(log.expect("the world can be written"))
+                .spawn()
+                .expect("it starts")
+        };
         let mut children: Vec<Child> = (0..12).map(spawn).collect();
         let mut codes = Vec::new();
         wait::until("all but one to end", async || {
@@ -51,7 +59,8 @@ async fn e2_two_daemons_start_up_together() {
             if children.len() == 1 { Ok(()) } else { Err(children.len()) }
         })
         .await;
-        assert!(codes.iter().all(|code| *code == Some(0)), "{codes:?}");
+        let said = fs::read_to_string(&log).expect("they wrote it");
+        assert!(codes.iter().all(|code| *code == Some(0)), "{codes:?}: {said}");
         let mut winner = children.pop().expect("one is left");
         let socket = world.socket();
         wait::until("the winner", async || fs::metadata(&socket).map(drop)).await;

@@ -15,6 +15,9 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::wait;
 
+/// The marker after which a subscription is live.
+const JOINED: &str = "subscription.joined";
+
 /// How messages are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
@@ -224,13 +227,23 @@ impl Client {
             .await
     }
 
-    /// Watches a session from event `since` on; without one, from now on.
+    /// Watches a session from event `since` on; without one, from now on. What was replayed and
+    /// the marker of the join are kept for [`Client::notification`].
     pub async fn subscribe(&mut self, session_id: &str, since: Option<u64>) {
         let mut params = json!({ "session_id": session_id });
         if let Some(since) = since {
             params["since"] = since.into();
         }
+        let joins = |client: &Self| {
+            let of = |message: &&Value| message["params"]["result"]["type"] == JOINED;
+            client.notifications.iter().filter(of).count()
+        };
+        let before = joins(self);
         self.call("session/subscribe", params).await;
+        while joins(self) == before {
+            let message = self.read().await.expect("the connection lasts");
+            self.notifications.push_back(message);
+        }
     }
 
     /// All events of a session, from its log.

@@ -64,10 +64,17 @@ fn every_file_is_compiled() {
         } else {
             (name.trim_end_matches(".rs"), parents_of(folder))
         };
-        let declared = parents
+        let line = format!("mod {module};");
+        // Any file of an integration test's folder is a root that may declare it.
+        let declared = texts
             .iter()
-            .filter_map(|parent| texts.get(parent.as_str()))
-            .any(|text| text.contains(&format!("mod {module};")));
+            .filter(|(path, _)| {
+                parents.iter().any(|parent| parent == *path)
+                    || path.rsplit_once('/').is_some_and(|(folder, _)| {
+                        folder.ends_with("/tests") && parents[0].starts_with(folder)
+                    })
+            })
+            .any(|(_, text)| text.contains(&line));
         if !declared {
             complaints.push(source.path.clone());
         }

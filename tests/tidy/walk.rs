@@ -59,7 +59,7 @@ fn tests_that_the_architecture_names_exist() {
         // `name` … in `file`: the names before a file are tests in it.
         let mut tests = Vec::new();
         for word in row.split('`').skip(1).step_by(2) {
-            if word.ends_with(".rs") {
+            if word.rsplit_once('.').is_some_and(|(_, ending)| ending == "rs") {
                 let folders = ["", "daemon/", "daemon/src/"];
                 let found = folders.iter().find_map(|folder| {
                     std::fs::read_to_string(root().join(format!("{folder}{word}"))).ok()
