@@ -90,7 +90,7 @@ impl Client {
         let shared =
             Arc::new(Shared { options, path, made: AtomicU64::new(0), present: Mutex::default() });
         let client = Self { shared };
-        client.connection().await?;
+        client.connection(client.start()).await?;
         Ok(client)
     }
 
@@ -101,7 +101,7 @@ impl Client {
 
     /// What the daemon said of itself.
     pub async fn server(&self) -> Result<InitializeResult, Error> {
-        Ok(self.connection().await?.server().clone())
+        Ok(self.connection(self.start()).await?.server().clone())
     }
 
     /// How many connections were made so far. The daemon knows a submitter by its connection: who
@@ -125,26 +125,28 @@ impl Client {
     /// Calls a method. A lost connection is made again; requests that change nothing, and
     /// submissions, which run once however often they are sent, are then sent again.
     pub async fn call<M: Method>(&self, params: M::Params) -> Result<M::Result, Error> {
-        let params = Params::new(&params);
-        match self.connection().await?.call::<M>(&params).await {
+        let (params, start) = (Params::new(&params), self.start());
+        match self.connection(start).await?.call::<M>(&params).await {
             Err(error) if error.is_lost_connection() && is_repeatable::<M>() => {
-                self.connection().await?.call::<M>(&params).await
+                self.connection(start).await?.call::<M>(&params).await
             }
             answer => answer,
         }
     }
 
     /// Watches a session: every event after `since` (`None`: only what is to come), what is in
-    /// flight, then what happens; with progress or without.
+    /// flight, then what happens; with progress or without. A watch waits for a daemon that is
+    /// gone but does not start it, so that one that was stopped stays so; see
+    /// [`Watch::reviving`].
     pub fn watch(&self, session_id: SessionId, since: Option<u64>, progress: bool) -> Watch {
         Watch::new(self.clone(), session_id, since, progress)
     }
 
     /// The present connection, or a new one.
-    pub(crate) async fn connection(&self) -> Result<Connection, Error> {
+    pub(crate) async fn connection(&self, start: Start) -> Result<Connection, Error> {
         loop {
             let cell = self.present().clone();
-            let connection = cell.get_or_try_init(|| self.shared.open()).await?;
+            let connection = cell.get_or_try_init(|| self.shared.open(start)).await?;
             if connection.is_open() {
                 return Ok(connection.clone());
             }
@@ -155,14 +157,19 @@ impl Client {
         }
     }
 
+    /// What to do when no daemon answers.
+    pub(crate) fn start(&self) -> Start {
+        self.shared.options.start
+    }
+
     fn present(&self) -> std::sync::MutexGuard<'_, Arc<OnceCell<Connection>>> {
         self.shared.present.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Shared {
-    async fn open(&self) -> Result<Connection, Error> {
-        let stream = match (endpoint::connect(&self.path).await?, self.options.start) {
+    async fn open(&self, start: Start) -> Result<Connection, Error> {
+        let stream = match (endpoint::connect(&self.path).await?, start) {
             (Some(stream), _) => stream,
             (None, Start::IfAbsent) => {
                 autostart::start(&self.path, self.options.program.as_deref()).await?

@@ -70,6 +70,46 @@ mod tests {
         }
     }
 
+    /// The part of another user in the test below, which runs this program as one.
+    #[test]
+    fn another_user() {
+        let Some(path) = std::env::var_os("E36_SOCKET") else { return };
+        let listener = std::os::unix::net::UnixListener::bind(path).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut sent = Vec::new();
+        std::io::Read::read_to_end(&mut stream, &mut sent).unwrap();
+        assert!(sent.is_empty(), "the client trusted us");
+    }
+
+    #[tokio::test]
+    async fn e36_nothing_is_sent_to_a_server_of_another_user() {
+        use std::os::unix::fs::PermissionsExt;
+        use std::os::unix::process::CommandExt;
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can be two users");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let path = dir.path().join("s");
+        let mut server = std::process::Command::new("/proc/self/exe")
+            .args(["--exact", "endpoint::tests::another_user"])
+            .env("E36_SOCKET", &path)
+            .uid(65_534)
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let error = loop {
+            match connect(&path).await {
+                Ok(None) => tokio::task::yield_now().await,
+                Ok(Some(_)) => panic!("the server was trusted"),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, Error::ForeignServer { uid: 65_534, .. }), "{error}");
+        assert!(server.wait().unwrap().success());
+    }
+
     #[tokio::test]
     async fn nobody_and_something_else_are_told_apart() {
         let dir = tempfile::tempdir().unwrap();

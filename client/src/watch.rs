@@ -24,7 +24,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::client::Client;
+use crate::client::{Client, Start};
 use crate::connection::Params;
 use crate::error::Error;
 
@@ -72,6 +72,7 @@ pub struct Watch {
     seq: Option<u64>,
     source: Source,
     joined: bool,
+    start: Start,
 }
 
 /// Where messages come from.
@@ -100,7 +101,22 @@ impl Watch {
         since: Option<u64>,
         progress: bool,
     ) -> Self {
-        Self { client, session_id, progress, seq: since, source: Source::None, joined: false }
+        Self {
+            client,
+            session_id,
+            progress,
+            seq: since,
+            source: Source::None,
+            joined: false,
+            start: Start::Never,
+        }
+    }
+
+    /// Lets this watch start the daemon again when it is gone, where the client's options allow
+    /// that: for whoever waits for the end of a turn, which a new daemon tells after a crash.
+    #[must_use]
+    pub fn reviving(self) -> Self {
+        Self { start: self.client.start(), ..self }
     }
 
     /// The last event that was handed out.
@@ -116,8 +132,9 @@ impl Watch {
             match &mut self.source {
                 Source::None => {
                     self.joined = false;
-                    let subscription = self.subscription();
-                    self.source = Source::Subscribing(subscribe(subscription).boxed());
+                    let (client, params) = (self.client.clone(), self.params());
+                    let subscribing = subscribe(client, params, self.start).boxed();
+                    self.source = Source::Subscribing(subscribing);
                 }
                 Source::Subscribing(subscribing) => match subscribing.await {
                     Ok(feed) => self.source = Source::Feed(feed),
@@ -139,13 +156,12 @@ impl Watch {
         }
     }
 
-    fn subscription(&self) -> (Client, SubscribeParams) {
-        let params = SubscribeParams {
+    fn params(&self) -> SubscribeParams {
+        SubscribeParams {
             session_id: self.session_id.clone(),
             since: self.seq,
             progress: Some(self.progress),
-        };
-        (self.client.clone(), params)
+        }
     }
 
     /// Ends the watch on the daemon's side too; whether there was one.
@@ -189,11 +205,11 @@ impl Watch {
 }
 
 /// Subscribes, on a new connection if there has to be one, and waits for a daemon that is gone.
-async fn subscribe((client, params): (Client, SubscribeParams)) -> Result<Feed, Error> {
+async fn subscribe(client: Client, params: SubscribeParams, start: Start) -> Result<Feed, Error> {
     let started_at = Instant::now();
     let mut wait = FIRST_WAIT;
     loop {
-        match try_subscribe(&client, &params).await {
+        match try_subscribe(&client, &params, start).await {
             Err(error) if is_passing(&error) && started_at.elapsed() < PATIENCE => {
                 tracing::debug!(%error, "subscribing again");
                 tokio::time::sleep(wait).await;
@@ -204,8 +220,12 @@ async fn subscribe((client, params): (Client, SubscribeParams)) -> Result<Feed, 
     }
 }
 
-async fn try_subscribe(client: &Client, params: &SubscribeParams) -> Result<Feed, Error> {
-    let connection = client.connection().await?;
+async fn try_subscribe(
+    client: &Client,
+    params: &SubscribeParams,
+    start: Start,
+) -> Result<Feed, Error> {
+    let connection = client.connection(start).await?;
     let feed = connection.route(params.session_id.as_str());
     connection.call::<SessionSubscribe>(&Params::new(params)).await?;
     Ok(feed)

@@ -12,7 +12,9 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::json;
 
-use crate::script::{Daemon, answer, asked, denied, ended, event, reset, started, streamed};
+use crate::script::{
+    Daemon, answer, asked, denied, ended, event, reset, server, started, streamed,
+};
 
 fn agentctl(socket: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentctl"));
@@ -211,6 +213,15 @@ fn listings_are_tables_or_json() {
     assert_eq!(sessions[0]["session_id"], "ses_1");
     let cwd = std::env::current_dir().unwrap();
     assert_eq!(daemon.last("session/list")["cwd"], cwd.to_str().unwrap());
+}
+
+#[test]
+fn an_older_daemon_is_told_and_used_where_it_may_not_be_replaced() {
+    let daemon = Daemon::new();
+    daemon.answer("initialize", server("0.0.1"));
+    let (code, stdout, stderr) = run(&daemon, &["ls", "-a"]);
+    assert_eq!(code, 0);
+    assert!(stdout.contains("ses_1") && stderr.contains("0.0.1"), "{stderr}");
 }
 
 #[test]

@@ -28,6 +28,7 @@ struct Script {
     reply: Vec<Value>,
     interrupt: Vec<Value>,
     refusals: HashMap<String, Value>,
+    answers: HashMap<String, Value>,
 }
 
 /// A daemon in a thread; its connections end with their clients.
@@ -82,6 +83,11 @@ impl Daemon {
         self.shared.script.lock().expect("no panic").refusals.insert(method.to_owned(), error);
     }
 
+    /// Answers a method in another way than the script does.
+    pub fn answer(&self, method: &str, result: Value) {
+        self.shared.script.lock().expect("no panic").answers.insert(method.to_owned(), result);
+    }
+
     /// The parameters of the last call of this method.
     pub fn last(&self, method: &str) -> Value {
         let asked = self.shared.asked.lock().expect("no panic");
@@ -107,7 +113,10 @@ fn serve(stream: &UnixStream, shared: &Shared) {
         let script = shared.script.lock().expect("no panic").clone();
         let outcome = match script.refusals.get(&method) {
             Some(error) => ("error", error.clone()),
-            None => ("result", result(&method)),
+            None => match script.answers.get(&method) {
+                Some(answer) => ("result", answer.clone()),
+                None => ("result", result(&method)),
+            },
         };
         watch.send(&json!({ "jsonrpc": "2.0", "id": request["id"], outcome.0: outcome.1 }));
         match method.as_str() {
@@ -182,15 +191,18 @@ impl Watch<'_> {
     }
 }
 
+/// What a daemon of this version says of itself.
+pub fn server(version: &str) -> Value {
+    json!({
+        "protocol": 1, "server": { "name": "script", "version": version },
+        "daemon": { "id": "dmn_1", "pid": 1, "started_at": T }, "capabilities": {},
+        "limits": { "max_message_bytes": 1, "max_connections": 1, "max_batch": 1, "max_calls": 1 }
+    })
+}
+
 fn result(method: &str) -> Value {
     match method {
-        "initialize" => json!({
-            "protocol": 1, "server": { "name": "script", "version": "99.0.0" },
-            "daemon": { "id": "dmn_1", "pid": 1, "started_at": T }, "capabilities": {},
-            "limits": {
-                "max_message_bytes": 1, "max_connections": 1, "max_batch": 1, "max_calls": 1
-            }
-        }),
+        "initialize" => server("99.0.0"),
         "session/create" | "session/get" => session(),
         "session/list" => json!({ "sessions": [session()] }),
         "session/delete" => json!({ "deleted": true }),

@@ -39,7 +39,7 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<Exit> {
     // With rules of its own the run answers itself, also for those it does not match.
     params.on_prompt =
         if keyboard.is_none() && args.allow.is_empty() { OnPrompt::Deny } else { OnPrompt::Wait };
-    let watch = client.watch(session.session_id.clone(), Some(session.head_seq), true);
+    let watch = client.watch(session.session_id.clone(), Some(session.head_seq), true).reviving();
     let result = submit(&client, &session, is_new, &params).await?;
     let format = match (context.json, args.progress) {
         (false, _) => Format::Text,
