@@ -46,7 +46,7 @@ use crate::launcher;
 use crate::rpc::{self, Dispatch, Door, Service};
 use crate::session::{Registry, Services};
 use crate::store::{self, Store};
-use crate::tools::Tools;
+use crate::tools::{Tools, environment};
 
 pub use error::Error;
 pub use telemetry::Format;
@@ -199,10 +199,7 @@ fn sessions(store: &Store, config: &config::Handle, clock: &Clock) -> Registry {
         tracing::warn!(%error, "the program does not know its own path; commands will not run");
         PathBuf::from("agentd")
     });
-    let environment: BTreeMap<String, String> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
-    let tools = Tools::builtin(program);
+    let (tools, environment) = (Tools::builtin(program), environment::of_daemon());
     Registry::new(Services::new(store.clone(), config.clone(), tools, clock.clone(), environment))
 }
 

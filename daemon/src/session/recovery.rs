@@ -29,7 +29,7 @@ use super::timers::Timers;
 use super::work::Work;
 use crate::knowledge;
 use crate::store::{self, LoadedSession, OpenTurn};
-use crate::tools::{FileSeen, FilesSeen, ToolContext, environment};
+use crate::tools::{self, FileSeen, FilesSeen, ToolContext, environment};
 use crate::turn::{self, Found, Machine, Moment};
 
 /// Why a session is taken up.
@@ -134,6 +134,7 @@ impl Actor {
         let mut plan = Plan::new(moment.now);
         if let Some(open) = open_turn {
             self.restore(open, &mut moment);
+            self.wait_for_orphans().await;
             let otherwise =
                 if self.state.rival_lives { AbortReason::LeaseLost } else { AbortReason::Crashed };
             let input = match why {
@@ -152,6 +153,18 @@ impl Actor {
         self.expire_prompts(&mut plan, &mut moment);
         self.state.settle(&mut plan, &self.services, &mut moment);
         Box::pin(self.perform(plan)).await;
+    }
+
+    /// No process of a call outlives the daemon that started it by more than its grace; the turn
+    /// is not touched before the last one is gone.
+    async fn wait_for_orphans(&mut self) {
+        let started = self.state.turn.as_ref().map(|turn| turn.machine.started_calls());
+        let grace = self.services.config.current().tools.shell.kill_grace;
+        let gone =
+            tools::end_orphans(started.unwrap_or_default(), grace, &self.services.clock).await;
+        if !gone {
+            tracing::error!(session = %self.session_id, "a former daemon's processes live on");
+        }
     }
 
     fn restore(&mut self, open: OpenTurn, moment: &mut Moment) {

@@ -68,6 +68,7 @@ impl Actor {
         let result = self.try_delete().await;
         if result.is_ok() {
             self.services.journal.deleted(&self.session_id);
+            self.services.tools.end_session(&self.session_id);
             let session_id = self.session_id.clone();
             self.services.tell(DaemonEvent::SessionDeleted { session_id });
             self.done = true;

@@ -183,6 +183,11 @@ impl Batch {
         self.0.iter().all(|state| matches!(state.stage, Stage::Recorded(_)))
     }
 
+    pub(super) fn started(&self) -> Vec<CallId> {
+        let started = self.0.iter().filter(|state| state.stage == Stage::Started);
+        started.map(|state| state.call.call_id.clone()).collect()
+    }
+
     pub(super) fn is_running(&self) -> bool {
         self.0.iter().any(|state| matches!(state.stage, Stage::Started))
     }

@@ -32,7 +32,7 @@ mod text;
 mod tests;
 
 use agentd_protocol::event::{AbortReason, Limit, LimitScope, TurnError, TurnTotals};
-use agentd_protocol::id::{SubmissionId, TurnId};
+use agentd_protocol::id::{CallId, SubmissionId, TurnId};
 use agentd_protocol::item::Part;
 use agentd_protocol::permission::By;
 use agentd_protocol::session::{Limits, Usage};
@@ -174,11 +174,13 @@ impl Machine {
         self.next_index
     }
 
+    /// The calls that started and have no result.
+    pub fn started_calls(&self) -> Vec<CallId> {
+        self.batch.started()
+    }
+
     /// The name and arguments of a call of the last answer.
-    pub fn call(
-        &self,
-        call_id: &agentd_protocol::id::CallId,
-    ) -> Option<&agentd_protocol::item::Call> {
+    pub fn call(&self, call_id: &CallId) -> Option<&agentd_protocol::item::Call> {
         match &self.phase {
             Phase::Streaming(stream) => stream.calls.find(call_id),
             _ => self.batch.find(call_id),
