@@ -19,6 +19,9 @@ mod table;
 
 use table::Table;
 
+/// A name, and what it measures.
+type Part = (&'static str, fn(&mut Table));
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [part, socket] = &arguments[..]
@@ -28,7 +31,7 @@ fn main() {
     }
     // Cargo's own arguments begin with a dash.
     let wanted: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
-    let parts: [(&str, fn(&mut Table)); 4] = [
+    let parts: [Part; 4] = [
         ("append", append::measure),
         ("fanout", fanout::measure),
         ("replay", replay::measure),

@@ -40,7 +40,9 @@ impl Directory {
     pub(super) fn take(path: &Path, shared: bool) -> Result<Self, Error> {
         let failed = |cause: std::io::Error| Error::failed("open the state directory", cause, path);
         if path.symlink_metadata().is_err() {
-            DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+            DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|cause| {
+                Error::failed("make the state directory", writable(&cause), path)
+            })?;
         }
         let path = path.canonicalize().map_err(failed)?;
         make_private(&path)?;

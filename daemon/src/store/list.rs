@@ -72,11 +72,9 @@ pub(super) fn unfinished(conn: &Connection) -> Result<Vec<SessionId>, Error> {
         .prepare_cached(
             "SELECT session_id FROM sessions
              WHERE deleted = 0 AND (
-                 EXISTS (SELECT 1 FROM turns
-                         WHERE turns.session = sessions.id AND turns.ended_seq IS NULL)
-                 OR queue_held = 0 AND EXISTS (
-                     SELECT 1 FROM submissions
-                     WHERE submissions.session = sessions.id AND place IS NOT NULL))
+                 id IN (SELECT session FROM turns WHERE ended_seq IS NULL)
+                 OR queue_held = 0
+                     AND id IN (SELECT session FROM submissions WHERE place IS NOT NULL))
              ORDER BY id",
         )?
         .query_map([], |row| Ok(row.get_ref(0)?.as_str()?.into()))?

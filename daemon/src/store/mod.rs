@@ -31,6 +31,7 @@ mod project;
 mod prompts;
 mod purge;
 mod reader;
+mod reads;
 mod record;
 mod rules;
 mod salvage;

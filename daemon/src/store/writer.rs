@@ -202,7 +202,7 @@ impl State {
         for operation in group {
             self.run_one(operation)?;
         }
-        self.conn.execute_batch("COMMIT").map_err(|error| {
+        self.execute("COMMIT").map_err(|error| {
             self.roll_back();
             Lost::Transaction(error::cause(&error))
         })
@@ -212,7 +212,7 @@ impl State {
     fn begin(&self) -> Result<(), Lost> {
         let started_at = Instant::now();
         loop {
-            match self.conn.execute_batch("BEGIN IMMEDIATE") {
+            match self.execute("BEGIN IMMEDIATE") {
                 Ok(()) => return Ok(()),
                 Err(busy) if error::is_busy(&busy) && started_at.elapsed() < BUSY_PATIENCE => {
                     thread::sleep(BUSY_STEP);
@@ -229,10 +229,7 @@ impl State {
             self.roll_back();
             Lost::Transaction(error::cause(&error))
         };
-        self.conn
-            .prepare_cached("SAVEPOINT operation")
-            .and_then(|mut s| s.execute([]))
-            .map_err(lost)?;
+        self.execute("SAVEPOINT operation").map_err(lost)?;
         let succeeded = catch_unwind(AssertUnwindSafe(|| operation.run(&self.conn)));
         let succeeded = succeeded.unwrap_or_else(|_panic| {
             let error = Error::failed(operation.name(), "internal fault", &self.path);
@@ -245,11 +242,12 @@ impl State {
         if !succeeded {
             self.conn.execute_batch("ROLLBACK TO operation").map_err(lost)?;
         }
-        self.conn
-            .prepare_cached("RELEASE operation")
-            .and_then(|mut s| s.execute([]))
-            .map_err(lost)?;
+        self.execute("RELEASE operation").map_err(lost)?;
         Ok(())
+    }
+
+    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
+        self.conn.prepare_cached(sql)?.execute([]).map(drop)
     }
 
     fn roll_back(&self) {
