@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// Nobody listens, and the options forbid to start a daemon.
-    #[error("no daemon answers at {}: start `agentd`, or leave out --no-start", path.display())]
+    #[error("no daemon answers at {}: `agentd` starts one, and so do commands that need one", path.display())]
     NoDaemon {
         /// The socket.
         path: PathBuf,

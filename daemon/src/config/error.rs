@@ -106,7 +106,10 @@ pub(super) fn explain(text: &str) -> Fault {
     let message = if text.starts_with("unknown variant `") {
         unknown("value", found, &known)
     } else {
-        text.to_owned()
+        let kinds = [("u32", "a whole number"), ("u64", "a whole number"), ("f64", "a number")];
+        kinds.iter().fold(text.to_owned(), |text, (rust, ours)| {
+            text.replace(&format!("expected {rust}"), &format!("expected {ours}"))
+        })
     };
     Fault { unknown_key: None, message }
 }

@@ -33,6 +33,21 @@ fn duration_text(duration: Duration) -> String {
     format!("{signed:#}")
 }
 
+/// Reads a text; a value of another kind is told what was expected.
+struct Text(&'static str);
+
+impl Visitor<'_> for Text {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+}
+
 /// A duration, in the schema.
 pub(super) struct DurationText;
 
@@ -69,7 +84,7 @@ impl JsonSchema for OptionalDurationText {
 
 /// `"90s"`.
 pub(super) mod duration {
-    use super::{Deserialize, Deserializer, Duration, Error, Serializer, Unexpected};
+    use super::{Deserializer, Duration, Error, Serializer, Text, Unexpected};
 
     pub(in crate::config) fn serialize<S: Serializer>(
         value: &Duration,
@@ -78,22 +93,20 @@ pub(super) mod duration {
         serializer.serialize_str(&super::duration_text(*value))
     }
 
+    const EXPECTED: &str = "a duration such as \"90s\", \"10m\" or \"7d\"";
+
     pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Duration, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        super::parse_duration(&text).ok_or_else(|| {
-            D::Error::invalid_value(
-                Unexpected::Str(&text),
-                &"a duration such as \"90s\", \"10m\" or \"7d\"",
-            )
-        })
+        let text = deserializer.deserialize_str(Text(EXPECTED))?;
+        super::parse_duration(&text)
+            .ok_or_else(|| D::Error::invalid_value(Unexpected::Str(&text), &EXPECTED))
     }
 }
 
 /// `"90s"` or `"off"`.
 pub(super) mod optional_duration {
-    use super::{Deserialize, Deserializer, Duration, Error, Serializer, Unexpected};
+    use super::{Deserializer, Duration, Error, Serializer, Text, Unexpected};
 
     #[expect(clippy::ref_option, reason = "serde hands fields over like this")]
     pub(in crate::config) fn serialize<S: Serializer>(
@@ -106,19 +119,18 @@ pub(super) mod optional_duration {
         }
     }
 
+    const EXPECTED: &str = "a duration such as \"90s\", \"10m\" or \"7d\", or \"off\"";
+
     pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Duration>, D::Error> {
-        let text = String::deserialize(deserializer)?;
+        let text = deserializer.deserialize_str(Text(EXPECTED))?;
         if text == "off" {
             return Ok(None);
         }
-        super::parse_duration(&text).map(Some).ok_or_else(|| {
-            D::Error::invalid_value(
-                Unexpected::Str(&text),
-                &"a duration such as \"90s\", \"10m\" or \"7d\", or \"off\"",
-            )
-        })
+        super::parse_duration(&text)
+            .map(Some)
+            .ok_or_else(|| D::Error::invalid_value(Unexpected::Str(&text), &EXPECTED))
     }
 }
 

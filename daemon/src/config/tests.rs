@@ -212,7 +212,11 @@ fn faults_name_file_line_column_and_the_nearest_key() {
         ),
         (
             "[daemon]\nlease_ttl = 15",
-            "user.toml:2:13: invalid type: integer `15`, expected a string",
+            "user.toml:2:13: invalid type: integer `15`, expected a duration such as \"90s\", ",
+        ),
+        (
+            "[limits]\nmax_iterations = \"many\"",
+            "user.toml:2:18: invalid type: string \"many\", expected a whole number",
         ),
         (
             "[daemon]\nlease_ttl = \"soon\"",

@@ -14,7 +14,8 @@ pub(super) async fn shutdown(context: &Context, now: bool) -> Result<()> {
     let mode = if now { ShutdownMode::Now } else { ShutdownMode::Drain };
     let result = client.call::<DaemonShutdown>(ShutdownParams { mode }).await?;
     if result.turns_running > 0 && !context.json {
-        eprintln!("waiting for {} turns; --now aborts them", result.turns_running);
+        let turns = result.turns_running;
+        eprintln!("turns that run or wait: {turns}; they get time to end, --now gives them none");
     }
     client.gone().await?;
     if context.json { render::json(&result) } else { render::line("stopped") }
