@@ -4,6 +4,7 @@
 
 use agentd_client::protocol::item::Content;
 use agentd_client::protocol::method::{SessionCreate, SessionDelete, SessionSubmit};
+use agentd_client::protocol::permission::PermissionMode;
 use agentd_client::protocol::session::{Session, SessionParams};
 use agentd_client::protocol::submission::{
     Delivery, OnDisconnect, OnPrompt, Op, SubmitParams, SubmitResult,
@@ -27,6 +28,9 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<Exit> {
     let content = Content::Text(text::input(&args.prompt)?);
     let client = context.client().await?;
     let (session, is_new) = session(&client, &args).await?;
+    if args.options.mode.map_or(session.permission_mode, |mode| mode.0) == PermissionMode::Full {
+        eprintln!("agentctl: mode full: every call runs, on anything, and nobody is asked");
+    }
     let op = Op::UserInput { content, delivery: Delivery::Auto, expected_turn_id: None };
     let mut params = submission(session.session_id.clone(), op);
     params.limits = limits(&args.options);
