@@ -22,7 +22,6 @@ mod shutdown;
 mod socket;
 mod telemetry;
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
