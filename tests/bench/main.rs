@@ -13,6 +13,7 @@
 mod append;
 mod fanout;
 mod ground;
+mod iteration;
 mod replay;
 mod round_trip;
 mod table;
@@ -31,11 +32,12 @@ fn main() {
     }
     // Cargo's own arguments begin with a dash.
     let wanted: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
-    let parts: [Part; 4] = [
+    let parts: [Part; 5] = [
         ("append", append::measure),
         ("fanout", fanout::measure),
         ("replay", replay::measure),
         ("round_trip", round_trip::measure),
+        ("iteration", iteration::measure),
     ];
     let mut table = Table::default();
     for (name, measure) in parts {

@@ -6,7 +6,7 @@
 //! So every rule of the loop is a table of cases that runs in microseconds, and random inputs can
 //! be checked against the invariants.
 //!
-//! What it knows is a fold of the turn's events ([`Machine::apply`] is called for each event it
+//! What it knows is a fold of the turn's events (`Machine::apply` is called for each event it
 //! emits, and by [`Machine::restore`] for each event of the record), so that a restart finds the
 //! same machine. What is not in events (text of the running stream, what a tool said of a call)
 //! is asked for again or was checkpointed.
