@@ -14,7 +14,6 @@ use jsonrpsee::core::traits::ToRpcParams;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::net::UnixStream;
-use tokio::sync::mpsc;
 
 use crate::error::{Error, Refusal};
 use crate::transport::{self, Routes};
@@ -65,10 +64,9 @@ impl Connection {
         call::<M>(&self.rpc, params).await
     }
 
-    /// The queue of a subscription's messages; it ends when the watcher lags or the connection is
-    /// lost. Open it before the daemon is asked to subscribe.
-    pub(crate) fn route(&self, subscription: &str) -> mpsc::Receiver<Box<RawValue>> {
-        self.routes.open(subscription)
+    /// Where notifications go. Open a queue before the daemon is asked to subscribe.
+    pub(crate) fn routes(&self) -> &Routes {
+        &self.routes
     }
 }
 

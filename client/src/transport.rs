@@ -13,7 +13,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agentd_protocol::framing::{self, Decoder, Frame, Framing};
 use agentd_protocol::method::SESSION_EVENT;
@@ -37,29 +37,44 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// Where notifications go: one queue a subscription.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Routes(Arc<Mutex<HashMap<String, mpsc::Sender<Box<RawValue>>>>>);
+pub(crate) struct Routes(Arc<Mutex<Table>>);
+
+#[derive(Debug, Default)]
+struct Table {
+    queues: HashMap<String, mpsc::Sender<Box<RawValue>>>,
+    /// The connection is over, and so is every queue.
+    closed: bool,
+}
 
 impl Routes {
     /// Leads what comes for `subscription` into a new queue; a former one ends.
     pub(crate) fn open(&self, subscription: &str) -> mpsc::Receiver<Box<RawValue>> {
         let (sender, receiver) = mpsc::channel(WAITING_MESSAGES);
-        self.lock().insert(subscription.to_owned(), sender);
+        let mut table = self.lock();
+        if !table.closed {
+            table.queues.insert(subscription.to_owned(), sender);
+        }
         receiver
+    }
+
+    /// Whether a queue ended because the connection did.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
     }
 
     /// Ends every queue.
     fn close(&self) {
-        self.lock().clear();
+        *self.lock() = Table { queues: HashMap::new(), closed: true };
     }
 
     fn deliver(&self, subscription: &str, message: Box<RawValue>) {
-        let mut routes = self.lock();
-        if routes.get(subscription).is_some_and(|route| route.try_send(message).is_err()) {
-            routes.remove(subscription);
+        let queues = &mut self.lock().queues;
+        if queues.get(subscription).is_some_and(|queue| queue.try_send(message).is_err()) {
+            queues.remove(subscription);
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, mpsc::Sender<Box<RawValue>>>> {
+    fn lock(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -27,6 +27,7 @@ use tokio::time::Instant;
 use crate::client::{Client, Start};
 use crate::connection::Params;
 use crate::error::Error;
+use crate::transport::Routes;
 
 /// The first wait before a connection is tried again; it doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -49,6 +50,9 @@ pub struct Received {
 pub enum Body {
     /// One this client can read.
     Message(StreamMessage),
+    /// The connection was lost, says this client itself; the watch goes on by itself when the
+    /// daemon answers again, from the event after the last one.
+    Lost,
     /// One of a newer daemon, or of a kind this client cannot read.
     Unknown {
         /// Its type.
@@ -58,8 +62,14 @@ pub enum Body {
     },
 }
 
+/// How [`Body::Lost`] looks to programs that pass messages on.
+const LOST: &str = r#"{"type":"subscription.lost"}"#;
+
 /// Messages of one subscription on one connection.
-type Feed = mpsc::Receiver<Box<RawValue>>;
+struct Feed {
+    queue: mpsc::Receiver<Box<RawValue>>,
+    routes: Routes,
+}
 
 /// A watched session. Dropping it leaves the daemon's side to the end of the connection;
 /// [`Watch::close`] ends it there too.
@@ -143,14 +153,20 @@ impl Watch {
                         return Some(Err(error));
                     }
                 },
-                Source::Feed(feed) => match feed.recv().await {
-                    Some(raw) => {
+                Source::Feed(feed) => {
+                    if let Some(raw) = feed.queue.recv().await {
                         if let Some(received) = self.take(raw) {
                             return Some(Ok(received));
                         }
+                        continue;
                     }
-                    None => self.source = Source::None,
-                },
+                    // It only lagged, unless the connection is over.
+                    let lost = feed.routes.is_closed();
+                    self.source = Source::None;
+                    if lost {
+                        return Some(Ok(lost_connection()));
+                    }
+                }
                 Source::Over => return None,
             }
         }
@@ -198,7 +214,7 @@ impl Watch {
                 self.source = Source::Over;
             }
             Body::Message(StreamMessage::Progress(_)) if !self.joined => return None,
-            Body::Message(_) | Body::Unknown { .. } => {}
+            Body::Message(_) | Body::Lost | Body::Unknown { .. } => {}
         }
         Some(Received { raw, body })
     }
@@ -226,9 +242,15 @@ async fn try_subscribe(
     start: Start,
 ) -> Result<Feed, Error> {
     let connection = client.connection(start).await?;
-    let feed = connection.route(params.session_id.as_str());
+    let routes = connection.routes().clone();
+    let queue = routes.open(params.session_id.as_str());
     connection.call::<SessionSubscribe>(&Params::new(params)).await?;
-    Ok(feed)
+    Ok(Feed { queue, routes })
+}
+
+fn lost_connection() -> Received {
+    let raw = RawValue::from_string(LOST.to_owned()).expect("the constant is JSON");
+    Received { raw, body: Body::Lost }
 }
 
 /// What tells messages apart before they are read.
@@ -316,14 +338,14 @@ mod tests {
         };
         let seen = async {
             let mut seen = Vec::new();
-            for _ in 0..8 {
+            for _ in 0..9 {
                 seen.push(next(&mut watch).await);
             }
             seen
         };
         let (_peer, seen) = tokio::join!(daemon, seen);
-        let expected =
-            ["1", "joined 1", "2", "message.delta", "3", "4", "joined 4", "message.delta"];
+        let before = ["1", "joined 1", "2", "message.delta", "3", "subscription.lost"];
+        let expected = [&before[..], &["4", "joined 4", "message.delta"]].concat();
         assert_eq!(seen, expected);
         assert_eq!(watch.seq(), Some(4));
     }
@@ -342,9 +364,10 @@ mod tests {
             peer.notify(event(8)).await;
             peer
         };
-        let (_peer, seen) =
-            tokio::join!(daemon, async { [next(&mut watch).await, next(&mut watch).await] });
-        assert_eq!(seen, ["joined 7", "8"]);
+        let (_peer, seen) = tokio::join!(daemon, async {
+            [next(&mut watch).await, next(&mut watch).await, next(&mut watch).await]
+        });
+        assert_eq!(seen, ["joined 7", "subscription.lost", "8"]);
     }
 
     #[tokio::test]

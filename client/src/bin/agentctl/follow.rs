@@ -21,7 +21,7 @@ use anyhow::Result;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Exit;
-use crate::page::Page;
+use crate::page::{LOST, Page};
 use crate::prompt::{Keyboard, Question, answer, answer_of, keys};
 use crate::render;
 use crate::rule::AllowRule;
@@ -117,9 +117,12 @@ impl Follow {
     }
 
     async fn message(&mut self, received: &Received) -> Result<Option<Exit>> {
-        self.come_back().await?;
         let message = match &received.body {
             Body::Message(message) => message,
+            Body::Lost => {
+                self.note(Style::Yellow, LOST)?;
+                return Ok(None);
+            }
             Body::Unknown { seq, .. } => {
                 self.page.pass_over(seq.unwrap_or(0));
                 if let (Format::Json { .. }, Some(_)) = (self.format, seq) {
@@ -128,6 +131,7 @@ impl Follow {
                 return Ok(None);
             }
         };
+        self.come_back().await?;
         match self.format {
             Format::Text => self.page.show(message)?,
             Format::Json { progress } => {

@@ -29,6 +29,9 @@ const NOTE_CHARS: usize = 160;
 /// Lines of a preview before the rest is only counted.
 const PREVIEW_LINES: usize = 40;
 
+/// What is said when the daemon is gone.
+pub(crate) const LOST: &str = "the connection was lost: waiting for the daemon";
+
 /// A page that grows at its end.
 #[derive(Debug)]
 pub(crate) struct Page {

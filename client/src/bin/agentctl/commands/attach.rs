@@ -23,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::submission;
 use crate::args;
 use crate::context::Context;
-use crate::page::Page;
+use crate::page::{LOST, Page};
 use crate::prompt::{answer_of, keys};
 use crate::render;
 use crate::target;
@@ -94,6 +94,8 @@ impl Attached {
             render::line(received.raw.get())?;
         }
         match &received.body {
+            Body::Lost if self.json => {}
+            Body::Lost => self.page.note(Style::Yellow, LOST)?,
             Body::Unknown { seq, .. } => self.page.pass_over(seq.unwrap_or(0)),
             Body::Message(message) if self.json => self.page.absorb(message),
             Body::Message(message) => self.page.show(message)?,
