@@ -47,6 +47,8 @@ fn improvise(body: &Value) -> Answer {
 #[tokio::test]
 async fn kill_at_random_moments_keeps_every_promise() {
     let seed = seed();
+    // Shown only when the test fails.
+    eprintln!("AGENTD_SEED={seed}");
     let mut rng = Rng::with_seed(seed);
     let model = ModelServer::start().await;
     model.improvise(improvise);

@@ -55,6 +55,19 @@ impl Client {
         }
     }
 
+    /// Asks a daemon one thing, which may not be there yet.
+    pub async fn ask(socket: &Path, method: &str) -> Result<Value, String> {
+        let asked = async {
+            let mut stream = BufReader::new(UnixStream::connect(socket).await?);
+            let request = json!({ "jsonrpc": "2.0", "id": 0, "method": method });
+            stream.write_all(&framed(Framing::Lines, &request)).await?;
+            let mut line = String::new();
+            stream.read_line(&mut line).await?;
+            Ok::<_, std::io::Error>(serde_json::from_str(&line)?)
+        };
+        asked.await.map_err(|error| error.to_string())
+    }
+
     /// Writes bytes as they are.
     pub async fn write(&mut self, bytes: &[u8]) {
         let writer = self.writer.as_mut().expect("the sending half is open");

@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use tokio::net::UnixStream;
 
 use crate::client::{Client, Framing};
 use crate::wait;
@@ -31,6 +30,8 @@ pub struct Daemon {
     name: String,
     environment: Vec<(String, String)>,
     child: Option<Child>,
+    /// A daemon that is no child of ours.
+    adopted: Option<Pid>,
 }
 
 /// A program that was built with this package.
@@ -62,8 +63,13 @@ impl Daemon {
             fs::create_dir(world.path().join(folder)).expect("it was just made");
         }
         let world = Arc::new(world);
-        let daemon =
-            Self { world, name: "agentd".to_owned(), environment: Vec::new(), child: None };
+        let daemon = Self {
+            world,
+            name: "agentd".to_owned(),
+            environment: Vec::new(),
+            child: None,
+            adopted: None,
+        };
         private(&daemon.path("run"));
         daemon.configure(config);
         daemon
@@ -77,6 +83,7 @@ impl Daemon {
             name: name.to_owned(),
             environment: self.environment.clone(),
             child: None,
+            adopted: None,
         }
     }
 
@@ -126,17 +133,57 @@ impl Daemon {
             .arg("--state-dir")
             .arg(self.path("state"))
             .env_clear()
+            .stdout(Stdio::null())
+            // A signal to the tests' own group is not for the daemon.
+            .process_group(0);
+        self.surround(&mut command);
+        command
+    }
+
+    fn surround(&self, command: &mut Command) {
+        command
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.path("home"))
             .env("TMPDIR", self.world.path())
             .env("LANG", "C.UTF-8")
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .current_dir(self.world.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            // A signal to the tests' own group is not for the daemon.
-            .process_group(0);
+            .current_dir(self.work_dir())
+            .stdin(Stdio::null());
+    }
+
+    /// A command of `agentctl` in this world; it starts the daemon if none answers.
+    pub fn agentctl(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.path("bin/agentctl"));
         command
+            .args(arguments)
+            .env_clear()
+            .env("AGENTD_SOCKET", self.socket())
+            .env("AGENTD_STATE_DIR", self.path("state"))
+            .env("AGENTD_CONFIG", self.path("config.toml"));
+        self.surround(&mut command);
+        if !self.path("bin").exists() {
+            self.install();
+        }
+        command
+    }
+
+    /// Lays both programs under their own names beside each other, as a package does.
+    fn install(&self) {
+        fs::create_dir(self.path("bin")).expect("the world can be written");
+        for name in ["agentd", "agentctl"] {
+            let (built, installed) = (program(name), self.path("bin").join(name));
+            // A link where that is possible: the programs are large.
+            let laid = fs::hard_link(&built, &installed)
+                .or_else(|_| fs::copy(&built, &installed).map(drop));
+            laid.expect("the world can be written");
+        }
+    }
+
+    /// Takes over a daemon that a command started, so that it is gone when the test is.
+    pub async fn adopt(&mut self) {
+        let status = self.client().await.call("daemon/status", serde_json::json!({})).await;
+        let pid = status["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+        self.adopted = pid.and_then(Pid::from_raw);
     }
 
     /// Starts a process without waiting for it.
@@ -147,14 +194,19 @@ impl Daemon {
         self.child = Some(self.command().stderr(log).spawn().expect("the daemon can be started"));
     }
 
-    /// Waits until the socket answers.
+    /// Waits until this process answers at the socket. That somebody accepts is not enough: a tool
+    /// that a killed daemon was about to start holds its listener for a moment longer.
     pub async fn ready(&mut self) {
         let socket = self.socket();
         wait::until("the daemon's socket", async || {
             if let Some(status) = self.try_exit() {
                 panic!("the daemon ended with {status}; its log:\n{}", self.log_tail());
             }
-            UnixStream::connect(&socket).await.map(drop)
+            let pid = self.pid().as_raw_nonzero().get();
+            match Client::ask(&socket, "daemon/status").await? {
+                status if status["result"]["pid"] == pid => Ok(()),
+                other => Err(format!("{other} answers, not process {pid}")),
+            }
         })
         .await;
     }
@@ -232,6 +284,10 @@ impl Drop for Daemon {
             // Both can only fail for a process that is gone.
             let _ = child.kill();
             let _ = child.wait();
+        }
+        if let Some(pid) = self.adopted {
+            // It is gone where the test stopped it.
+            let _ = kill_process(pid, Signal::KILL);
         }
         if std::thread::panicking() {
             let shown = format!("the daemon's log:\n{}\n", self.log_tail());
