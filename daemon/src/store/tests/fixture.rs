@@ -25,8 +25,10 @@ use crate::store::{
     Synchronous,
 };
 
-/// A property's configuration: how often it is tried. Failing schedules are printed, not kept.
+/// A property's configuration: how often it is tried, 20 times as often in a soak. Failing
+/// schedules are printed, not kept.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
+    let cases = if std::env::var_os("AGENTD_SOAK").is_some() { cases * 20 } else { cases };
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
