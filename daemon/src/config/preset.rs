@@ -40,8 +40,9 @@ const PRESETS: [Preset; 3] = [
     },
 ];
 
-/// The built-in providers: a well-known one is there where its key is set, or where a layer
-/// speaks of it and so only has to say what is different.
+/// The built-in providers: a well-known one is there where its key is set, where a layer speaks of
+/// it and so only has to say what is different, or where a model of its is the chosen one; that
+/// its key is missing is then said when it is asked, and does not keep a daemon from starting.
 pub(super) fn providers(environment: &BTreeMap<String, String>, layers: &[Layer]) -> Layer {
     let mut preset = Layer::default();
     let mut providers = Table::new();
@@ -56,16 +57,17 @@ pub(super) fn providers(environment: &BTreeMap<String, String>, layers: &[Layer]
     add(DEMO, Table::from_iter([("wire".to_owned(), Value::from("demo"))]), &Origin::BuiltIn);
     for Preset { name, wire, base_url, key_variable } in PRESETS {
         let has_key = environment.get(key_variable).is_some_and(|key| !key.trim().is_empty());
-        let is_named =
-            layers.iter().any(|layer| layer.origins.contains_key(&dotted("providers", name)));
-        if !has_key && !is_named {
+        let has = |key: &str| layers.iter().any(|layer| layer.origins.contains_key(key));
+        let key = dotted("providers", name);
+        if !has_key && !has(&key) && !layers.iter().any(|layer| chooses(layer, name)) {
             continue;
         }
         let mut table = Table::from_iter([
             ("wire".to_owned(), Value::from(wire)),
             ("base_url".to_owned(), Value::from(base_url)),
         ]);
-        if has_key {
+        // Another address, a proxy of the user's own, may need no key.
+        if has_key || !has(&dotted(&key, "base_url")) {
             let source = Table::from_iter([("env".to_owned(), Value::from(key_variable))]);
             table.insert("api_key".to_owned(), Value::Table(source));
         }
@@ -75,4 +77,12 @@ pub(super) fn providers(environment: &BTreeMap<String, String>, layers: &[Layer]
     }
     preset.table.insert("providers".to_owned(), Value::Table(providers));
     preset
+}
+
+/// Whether one of the models that a layer chooses is this provider's.
+fn chooses(layer: &Layer, provider: &str) -> bool {
+    ["model", "small_model", "fallback_model"]
+        .iter()
+        .filter_map(|key| layer.table.get(*key)?.as_str()?.split_once('/'))
+        .any(|(name, _)| name == provider)
 }

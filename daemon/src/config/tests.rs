@@ -375,8 +375,20 @@ fn known_providers_exist_where_their_key_is_set() {
     assert_eq!(providers["openai"].api_key, Some(KeySource::Env("OPENAI_API_KEY".into())));
     assert_eq!(value_of(&loaded, "providers.openai.base_url").1, "OPENAI_API_KEY");
     assert_eq!(providers["openrouter"].base_url.as_deref(), Some("https://openrouter.ai/api/v1"));
-    assert_eq!(providers["openrouter"].api_key, None);
+    assert_eq!(providers["openrouter"].api_key, Some(KeySource::Env("OPENROUTER_API_KEY".into())));
     assert_eq!(loaded.config.model, None);
+}
+
+#[test]
+fn a_chosen_model_of_a_known_provider_needs_no_key_to_start_with() {
+    let loaded = Fixture::new("model = \"openai/gpt\"\nsmall_model = \"openrouter/a/b\"").load();
+    let loaded = loaded.unwrap();
+    let providers = &loaded.config.providers;
+    assert_eq!(providers.keys().collect::<Vec<_>>(), ["demo", "openai", "openrouter"]);
+    assert_eq!(providers["openai"].api_key, Some(KeySource::Env("OPENAI_API_KEY".into())));
+    let elsewhere = "[providers.openai]\nbase_url = \"http://127.0.0.1:1/v1\"";
+    let loaded = Fixture::new(elsewhere).load().unwrap();
+    assert_eq!(loaded.config.providers["openai"].api_key, None);
 }
 
 #[test]

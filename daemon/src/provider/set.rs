@@ -184,9 +184,10 @@ impl Providers {
         })
     }
 
-    /// The models that are configured, by name.
+    /// The models that are configured, by name; the default one also where nothing more is said of
+    /// it.
     pub fn list(&self) -> ModelListResult {
-        let models = self.entries.iter().flat_map(|(provider, entry)| {
+        let configured = self.entries.iter().flat_map(|(provider, entry)| {
             entry.models.iter().map(move |(name, facts)| Model {
                 id: format!("{provider}/{name}"),
                 provider: provider.clone(),
@@ -195,7 +196,18 @@ impl Providers {
                 price: facts.price,
             })
         });
-        ModelListResult { models: models.collect(), default: self.default.clone() }
+        let mut models: Vec<Model> = configured.collect();
+        if let Some(default) = &self.default
+            && let Some((provider, name)) = default.split_once('/')
+            && let Err(place) = models.binary_search_by(|model| {
+                (model.provider.as_str(), model.name.as_str()).cmp(&(provider, name))
+            })
+        {
+            let (provider, name) = (provider.to_owned(), name.to_owned());
+            let (id, context_window, price) = (default.clone(), None, None);
+            models.insert(place, Model { id, provider, name, context_window, price });
+        }
+        ModelListResult { models, default: self.default.clone() }
     }
 
     /// The names of the configured models.
@@ -312,6 +324,9 @@ mod tests {
         let ids: Vec<_> = list.models.iter().map(|model| model.id.as_str()).collect();
         assert_eq!(ids, ["demo/demo", "local/org/qwen"]);
         assert_eq!(list.default.as_deref(), Some("local/org/qwen"));
+        let mut bare = providers();
+        bare.default = Some("local/another".to_owned());
+        assert_eq!(bare.known_models(), ["demo/demo", "local/another", "local/org/qwen"]);
     }
 
     #[test]
