@@ -6,12 +6,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that finds nothing fails")]
 
+mod budget;
+mod calls;
 mod cli;
 mod crash;
 mod daemon;
 mod interrupt;
 mod permission;
 mod queue;
+mod recovery;
+mod retries;
+mod scene;
+mod steering;
 mod submission;
 mod turn;
 mod watch;

@@ -41,7 +41,7 @@ pub struct Answer {
     steps: Vec<Step>,
     calls: usize,
     finish_reason: &'static str,
-    usage: (u64, u64),
+    usage: Value,
     ends: End,
     body: Option<Value>,
 }
@@ -56,6 +56,7 @@ enum Step {
 enum End {
     Done,
     Cut,
+    CutAfterUsage,
     Silence,
 }
 
@@ -68,7 +69,7 @@ impl Answer {
             steps: vec![Step::Delta(json!({ "role": "assistant", "content": "" }))],
             calls: 0,
             finish_reason: "stop",
-            usage: (100, 10),
+            usage: tokens(100, 10),
             ends: End::Done,
             body: None,
         }
@@ -104,6 +105,14 @@ impl Answer {
     #[must_use]
     pub fn text(mut self, text: &str) -> Self {
         self.steps.extend(pieces(text).map(|piece| Step::Delta(json!({ "content": piece }))));
+        self
+    }
+
+    /// Then this reasoning, in small pieces.
+    #[must_use]
+    pub fn reasoning(mut self, text: &str) -> Self {
+        let deltas = pieces(text).map(|piece| Step::Delta(json!({ "reasoning_content": piece })));
+        self.steps.extend(deltas);
         self
     }
 
@@ -152,8 +161,14 @@ impl Answer {
 
     /// With this usage: tokens in and out.
     #[must_use]
-    pub fn usage(mut self, input: u64, output: u64) -> Self {
-        self.usage = (input, output);
+    pub fn usage(self, input: u64, output: u64) -> Self {
+        self.usage_report(tokens(input, output))
+    }
+
+    /// With this report of usage, as it is.
+    #[must_use]
+    pub fn usage_report(mut self, report: Value) -> Self {
+        self.usage = report;
         self
     }
 
@@ -161,6 +176,13 @@ impl Answer {
     #[must_use]
     pub fn cut(mut self) -> Self {
         self.ends = End::Cut;
+        self
+    }
+
+    /// Then its usage, and the connection is cut off.
+    #[must_use]
+    pub fn usage_before_cut(mut self) -> Self {
+        self.ends = End::CutAfterUsage;
         self
     }
 
@@ -176,6 +198,10 @@ impl Default for Answer {
     fn default() -> Self {
         Self::new()
     }
+}
+
+fn tokens(input: u64, output: u64) -> Value {
+    json!({ "prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output })
 }
 
 fn pieces(text: &str) -> impl Iterator<Item = String> {
@@ -436,10 +462,15 @@ async fn script_of(answer: &Answer, sender: &mpsc::Sender<Piece>) -> bool {
             }
         }
     }
+    let mut usage = chunk(&json!([]));
+    usage["usage"] = answer.usage.clone();
+    let usage = usage.to_string();
+    // Dropped by the server, this ends the connection in mid-stream.
+    let broken = || Err(io::ErrorKind::ConnectionAborted.into());
     match answer.ends {
-        End::Cut => {
-            // Dropped by the server, this ends the connection in mid-stream.
-            sender.send(Err(io::ErrorKind::ConnectionAborted.into())).await.is_ok()
+        End::Cut => sender.send(broken()).await.is_ok(),
+        End::CutAfterUsage => {
+            sender.send(event(&usage)).await.is_ok() && sender.send(broken()).await.is_ok()
         }
         End::Silence => {
             sender.closed().await;
@@ -448,15 +479,7 @@ async fn script_of(answer: &Answer, sender: &mpsc::Sender<Piece>) -> bool {
         End::Done => {
             let finish =
                 chunk(&json!([{ "index": 0, "delta": {}, "finish_reason": answer.finish_reason }]));
-            let (input, output) = answer.usage;
-            let mut usage = chunk(&json!([]));
-            usage["usage"] = json!({
-                "prompt_tokens": input,
-                "completion_tokens": output,
-                "total_tokens": input + output,
-            });
-            let last =
-                [finish.to_string(), usage.to_string(), "[DONE]".to_owned()].join("\n\ndata: ");
+            let last = [finish.to_string(), usage, "[DONE]".to_owned()].join("\n\ndata: ");
             sender.send(event(&last)).await.is_ok()
         }
     }

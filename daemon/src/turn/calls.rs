@@ -198,10 +198,9 @@ impl Batch {
         for state in &self.0 {
             match state.stage {
                 Stage::Prompted(_) => asked = true,
-                Stage::Preparing | Stage::Judging | Stage::Granted | Stage::Started => {
-                    return false;
-                }
-                Stage::Ready | Stage::Finished(_) | Stage::Recorded(_) => {}
+                Stage::Judging | Stage::Granted | Stage::Started => return false,
+                // After a restart the tools are asked about what waits behind a prompt.
+                Stage::Preparing | Stage::Ready | Stage::Finished(_) | Stage::Recorded(_) => {}
             }
         }
         asked

@@ -196,6 +196,10 @@ impl Machine {
             body: ItemBody::Assistant(answer),
         };
         self.emit(EventBody::MessageCompleted { item: Box::new(item) });
+        self.add_usage(usage);
+    }
+
+    fn add_usage(&mut self, usage: Usage) {
         let mut turn = self.usage;
         turn.add(&usage);
         let mut session = self.session_usage;
@@ -255,6 +259,11 @@ impl Machine {
         let Phase::Streaming(stream) = &self.phase else { return };
         let (item_id, attempt) = (stream.item_id.clone(), stream.attempt);
         let discarded: Vec<_> = stream.calls.calls().map(|call| call.call_id.clone()).collect();
+        let usage = stream.usage;
+        if usage != Usage::default() {
+            // A failed attempt that reported what it used was paid for.
+            self.add_usage(usage);
+        }
         // Also where only the booked item was recorded: a watcher has to know which attempt counts.
         self.emit(EventBody::MessageReset { item_id, attempt, discarded });
         self.emit(EventBody::RetryScheduled {

@@ -74,6 +74,28 @@ impl Desk<'_> {
         }
     }
 
+    /// Refuses a turn that has no model, or whose cost is limited and cannot be known.
+    fn may_start(&self) -> Result<(), Error> {
+        let (model, facts) = self.state.model(self.services)?;
+        let asked = self.submitted.params.limits.unwrap_or_default();
+        let limits = asked.or(self.state.session.limits);
+        let field = match (limits.max_cost_usd, limits.max_session_cost_usd) {
+            (Some(_), _) => "limits.max_cost_usd",
+            (None, Some(_)) => "limits.max_session_cost_usd",
+            (None, None) => return Ok(()),
+        };
+        if facts.price.is_some() {
+            return Ok(());
+        }
+        Err(Error::InvalidParams {
+            field: field.to_owned(),
+            message: format!(
+                "the price of {model} is not known, so its cost cannot be limited: set `price` of \
+                 this model in the configuration, or limit tokens"
+            ),
+        })
+    }
+
     /// Tells the running turn something and plans what follows.
     fn tell_turn(&mut self, input: crate::turn::Input) {
         if let Some(turn) = &mut self.state.turn {

@@ -28,7 +28,7 @@ pub(super) fn plan(desk: &mut Desk<'_>) -> Accepted {
             });
         }
     };
-    desk.state.model(desk.services)?;
+    desk.may_start()?;
     let turn_id = desk.moment.turn_id();
     desk.accept(Disposition::Started, Some(&turn_id));
     let params = desk.submitted.params.clone();

@@ -64,7 +64,7 @@ fn check(content: &Content) -> Result<(), Error> {
 
 fn start(desk: &mut Desk<'_>, content: Content) -> Accepted {
     // Refused before anything is planned.
-    desk.state.model(desk.services)?;
+    desk.may_start()?;
     let turn_id = desk.moment.turn_id();
     desk.accept(Disposition::Started, Some(&turn_id));
     name_session(desk, &content);
@@ -107,7 +107,7 @@ fn queue(desk: &mut Desk<'_>) -> Accepted {
     if desk.state.queue.len() >= MAX_QUEUE {
         return Err(Error::Overloaded { retry_after_ms: 1_000 });
     }
-    desk.state.model(desk.services)?;
+    desk.may_start()?;
     let turn_id = desk.moment.turn_id();
     desk.accept(Disposition::Queued, Some(&turn_id));
     let params = desk.submitted.params.clone();
@@ -116,7 +116,7 @@ fn queue(desk: &mut Desk<'_>) -> Accepted {
 }
 
 fn replace(desk: &mut Desk<'_>) -> Accepted {
-    desk.state.model(desk.services)?;
+    desk.may_start()?;
     let turn_id = desk.moment.turn_id();
     desk.accept(Disposition::Replaced, Some(&turn_id));
     let params = desk.submitted.params.clone();
