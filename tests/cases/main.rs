@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that finds nothing fails")]
 
 mod daemon;
+mod history;
 mod json_rpc;
 mod requests;
 mod socket;

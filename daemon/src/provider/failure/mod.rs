@@ -179,6 +179,11 @@ fn is_overflow(words: &str) -> bool {
     contains(words, &OVERFLOW)
 }
 
+/// A server's template takes no two messages of one role in a row.
+pub(super) fn wants_alternation(message: &str) -> bool {
+    contains(&message.to_ascii_lowercase(), &["must alternate", "alternating roles"])
+}
+
 /// A 5xx that will be one again, since it is the request that is wrong.
 fn is_malformed_history(words: &str) -> bool {
     const MALFORMED: [&str; 5] = [

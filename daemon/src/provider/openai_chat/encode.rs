@@ -24,11 +24,17 @@ use super::wire::{
     ImageUrl, Message, MessageCall, MessageContent, MessageFunction, MessagePart, Tool,
     ToolFunction,
 };
-use crate::config::{EmptyParameters, NullContent, ProviderConfig, ReasoningEcho, SystemRole};
+use crate::config::{
+    Auto, EmptyParameters, NullContent, ProviderConfig, ReasoningEcho, SystemRole,
+};
 use crate::provider::ToolDefinition;
 
 /// The longest name of a function.
 const MAX_NAME_BYTES: usize = 64;
+
+/// What stands between results, or an answer that said nothing, and an input, for servers whose
+/// roles must alternate. It tells the same to every model, so that the prefix stays.
+const NO_ANSWER_YET: &str = "(no answer yet)";
 
 /// What a server wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +43,7 @@ pub(super) struct Profile {
     content: NullContent,
     parameters: EmptyParameters,
     system: SystemRole,
+    merges: bool,
 }
 
 impl Profile {
@@ -46,7 +53,13 @@ impl Profile {
             content: config.null_content,
             parameters: config.empty_parameters,
             system: config.system_role,
+            merges: config.merge_roles == Auto::On,
         }
+    }
+
+    /// The same, with no two messages of a user in a row.
+    pub(super) fn merging_roles(self) -> Self {
+        Self { merges: true, ..self }
     }
 
     /// The key of encoded bytes.
@@ -56,6 +69,7 @@ impl Profile {
             (self.echoes_reasoning(), "+reasoning"),
             (self.content == NullContent::Empty, "+empty-content"),
             (self.system == SystemRole::Developer, "+developer"),
+            (self.merges, "+merged"),
         ] {
             key.push_str(if differs { mark } else { "" });
         }
@@ -71,12 +85,13 @@ impl Profile {
     pub(super) fn encode(self, answers: Option<&Item>, segment: &[Arc<Item>]) -> Bytes {
         let mut messages = Messages::default();
         let mut images = Vec::new();
+        let mut inputs = Vec::new();
         for item in segment {
             match &item.body {
                 ItemBody::System { content } => messages.push(&self.system(content)),
                 ItemBody::User { content, .. } => {
-                    messages.push_images(std::mem::take(&mut images));
-                    messages.push(&plain("user", user_content(content)));
+                    inputs.extend(images_of_results(std::mem::take(&mut images)));
+                    inputs.push(user_content(content));
                 }
                 ItemBody::Assistant(assistant) => messages.extend(self.assistant(assistant)),
                 ItemBody::Tool(tool) => {
@@ -86,7 +101,16 @@ impl Profile {
                 ItemBody::Marker { .. } => {}
             }
         }
-        messages.push_images(images);
+        inputs.extend(images_of_results(images));
+        if self.merges && !inputs.is_empty() {
+            if segment.first().is_some_and(is_result) || answers.is_some_and(says_nothing) {
+                messages.push(&plain("assistant", MessageContent::Text(NO_ANSWER_YET.into())));
+            }
+            inputs = vec![merged(inputs)];
+        }
+        for input in inputs {
+            messages.push(&plain("user", input));
+        }
         messages.0.into()
     }
 
@@ -181,16 +205,44 @@ impl Messages {
             self.push(&message);
         }
     }
+}
 
-    /// The images of results, if there are any.
-    fn push_images(&mut self, images: Vec<MessagePart<'_>>) {
-        if images.is_empty() {
-            return;
-        }
+/// The images of results, if there are any.
+fn images_of_results(images: Vec<MessagePart<'_>>) -> Option<MessageContent<'_>> {
+    (!images.is_empty()).then(|| {
         let text = Cow::Borrowed("The images of the tool results above:");
-        let parts = std::iter::once(MessagePart::Text { text }).chain(images).collect();
-        self.push(&plain("user", MessageContent::Parts(parts)));
+        let parts = std::iter::once(MessagePart::Text { text }).chain(images);
+        MessageContent::Parts(parts.collect())
+    })
+}
+
+/// What a user said in several messages, in one.
+fn merged(contents: Vec<MessageContent<'_>>) -> MessageContent<'_> {
+    let texts: Option<Vec<&str>> = contents
+        .iter()
+        .map(|content| match content {
+            MessageContent::Text(text) => Some(&**text),
+            MessageContent::Parts(_) => None,
+        })
+        .collect();
+    if let Some(texts) = texts {
+        return MessageContent::Text(texts.join("\n\n").into());
     }
+    let parts = contents.into_iter().flat_map(|content| match content {
+        MessageContent::Text(text) => vec![MessagePart::Text { text }],
+        MessageContent::Parts(parts) => parts,
+    });
+    MessageContent::Parts(parts.collect())
+}
+
+fn is_result(item: &Arc<Item>) -> bool {
+    matches!(item.body, ItemBody::Tool(_))
+}
+
+/// Whether nothing was sent of an answer.
+fn says_nothing(answer: &Item) -> bool {
+    matches!(&answer.body, ItemBody::Assistant(answer)
+        if answer.calls.is_empty() && answer.text().trim().is_empty())
 }
 
 fn json_of(value: &impl Serialize) -> Vec<u8> {

@@ -26,12 +26,14 @@ use crate::config::{MaxTokensField, ProviderConfig};
 
 mod calls;
 mod encode;
+mod roles;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 use encode::Profile;
+use roles::Roles;
 use stream::Decoder;
 
 /// How long usage and `[DONE]` may take once the answer is complete.
@@ -45,6 +47,7 @@ pub struct OpenaiChat(Arc<Server>);
 struct Server {
     endpoint: Endpoint,
     profile: Profile,
+    roles: Roles,
     fields: Fields,
 }
 
@@ -82,17 +85,18 @@ impl OpenaiChat {
             parallel_tool_calls: config.parallel_tool_calls,
             max_output_tokens: config.models.iter().filter_map(longest).collect(),
         };
-        Ok(Self(Arc::new(Server { endpoint, profile: Profile::new(config), fields })))
+        let (profile, roles) = (Profile::new(config), Roles::new(config.merge_roles));
+        Ok(Self(Arc::new(Server { endpoint, profile, roles, fields })))
     }
 }
 
 impl Provider for OpenaiChat {
     fn encoding_key(&self, _model: &str) -> String {
-        self.0.profile.key()
+        self.0.profile().key()
     }
 
     fn encode(&self, _model: &str, answers: Option<&Item>, segment: &[Arc<Item>]) -> Bytes {
-        self.0.profile.encode(answers, segment)
+        self.0.profile().encode(answers, segment)
     }
 
     fn separator(&self) -> &'static str {
@@ -100,7 +104,7 @@ impl Provider for OpenaiChat {
     }
 
     fn encode_tools(&self, tools: &[ToolDefinition]) -> Bytes {
-        self.0.profile.encode_tools(tools)
+        self.0.profile().encode_tools(tools)
     }
 
     fn stream(&self, request: Request) -> ModelStream {
@@ -135,6 +139,11 @@ struct Reading {
 type Next = Option<(Result<ModelEvent, ModelError>, State)>;
 
 impl Server {
+    /// What the server wants, as far as is known by now.
+    fn profile(&self) -> Profile {
+        if self.roles.are_merged() { self.profile.merging_roles() } else { self.profile }
+    }
+
     /// Goes on until there is an event to hand out.
     async fn step(&self, state: State) -> Next {
         let mut reading = match state {
@@ -142,7 +151,7 @@ impl Server {
             State::Reading(reading) => reading,
             State::Start(request) => match self.start(&request).await {
                 Ok(reading) => Box::new(reading),
-                Err(error) => return Some((Err(error), State::Over)),
+                Err(error) => return Some((Err(self.roles.learn(error)), State::Over)),
             },
         };
         loop {
@@ -150,7 +159,8 @@ impl Server {
                 return Some((Ok(event), State::Reading(reading)));
             }
             if let Some(error) = reading.failed.take() {
-                return Some((Err(reading.secrets.mask(error)), State::Over));
+                let error = self.roles.learn(reading.secrets.mask(error));
+                return Some((Err(error), State::Over));
             }
             reading.answer.as_ref()?;
             if let Err(error) = reading.read(&self.endpoint).await {

@@ -8,7 +8,7 @@ use agentd_protocol::item::{
 use agentd_protocol::time::Time;
 
 use super::*;
-use crate::config::{EmptyParameters, NullContent, ReasoningEcho, SystemRole};
+use crate::config::{Auto, EmptyParameters, NullContent, ReasoningEcho, SystemRole};
 
 fn item(body: ItemBody) -> Arc<Item> {
     Arc::new(Item {
@@ -212,6 +212,41 @@ fn images_of_results_follow_all_of_them() {
 fn b8_an_item_with_nothing_to_send_is_not_sent() {
     assert!(default_profile().encode(None, &[assistant(vec![reasoning("r")], &[])]).is_empty());
     assert!(default_profile().encode(None, &[]).is_empty());
+}
+
+#[test]
+fn b9_where_roles_must_alternate_they_do() {
+    let merging = with(|config| config.merge_roles = Auto::On);
+    let input = |words: &str| user(vec![Part::text(words)]);
+    let filler = json!({ "role": "assistant", "content": "(no answer yet)" });
+    // Two inputs in a row, after the system item or after an answer.
+    assert_eq!(
+        messages(merging, None, &[input("one"), input("two")]),
+        json!([{ "role": "user", "content": "one\n\ntwo" }])
+    );
+    // An answer that said nothing was not sent.
+    let empty = assistant(vec![reasoning("r"), text(" ")], &[]);
+    assert_eq!(
+        messages(merging, Some(&empty), &[input("again")]),
+        json!([filler, { "role": "user", "content": "again" }])
+    );
+    // Results, their images and an input.
+    let answer = assistant(Vec::new(), &[("call_1", None, "read", json!({}))]);
+    let parts = messages(
+        merging,
+        Some(&answer),
+        &[result("call_1", vec![picture()]), user(vec![Part::text("see"), picture()])],
+    );
+    let roles: Vec<&Value> =
+        parts.as_array().expect("a list").iter().map(|message| &message["role"]).collect();
+    assert_eq!(roles, ["tool", "assistant", "user"]);
+    assert_eq!(parts[2]["content"].as_array().expect("parts").len(), 4);
+    // What needs no merging is what it was.
+    for answers in [None, Some(&*answer)] {
+        let segment = [result("call_1", vec![Part::text("r")])];
+        assert_eq!(merging.encode(answers, &segment), default_profile().encode(answers, &segment));
+    }
+    assert_ne!(merging.key(), default_profile().key());
 }
 
 #[test]
