@@ -6,6 +6,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that finds nothing fails")]
 
+mod agentctl;
 mod budget;
 mod calls;
 mod cli;
