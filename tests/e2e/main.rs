@@ -13,6 +13,7 @@ mod cli;
 mod crash;
 mod daemon;
 mod interrupt;
+mod lease;
 mod permission;
 mod queue;
 mod recovery;

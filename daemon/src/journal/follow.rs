@@ -32,7 +32,7 @@ pub(super) async fn others(shared: Shared) {
             Ok(version) => {
                 seen = Some(version);
                 for (session_id, head) in watched {
-                    if let Err(error) = session(&shared, &session_id, head).await {
+                    if let Err(error) = other(&shared, &session_id, head).await {
                         tracing::warn!(%session_id, %error, "a session cannot be followed");
                         seen = None;
                     }
@@ -42,6 +42,20 @@ pub(super) async fn others(shared: Shared) {
         }
         shared.store.clock().sleep(POLL).await;
     }
+}
+
+/// Publishes what another process wrote. Of a session that is ours there is nothing, unless it was
+/// lost: that is told first.
+async fn other(shared: &Shared, session_id: &SessionId, head: u64) -> Result<(), Error> {
+    let ours = shared.held.as_ref().and_then(|held| held.epoch(session_id));
+    if let Some(epoch) = ours {
+        if shared.store.lease_epoch(session_id).await? == epoch {
+            return Ok(());
+        }
+        let holder = shared.store.session(session_id).await?.lease;
+        shared.detached(session_id, holder);
+    }
+    session(shared, session_id, head).await
 }
 
 /// Publishes what the log has after `head`.

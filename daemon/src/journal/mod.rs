@@ -9,6 +9,7 @@
 //! Receives appends and progress from `session`; hands them to `store` and to `fanout`.
 
 mod follow;
+mod held;
 mod line;
 mod subscription;
 
@@ -25,6 +26,7 @@ use tokio::task::AbortHandle;
 
 pub use subscription::Subscription;
 
+use self::held::Held;
 use crate::fanout::{Hubs, Seed, Seeding, Watch};
 use crate::store::{Append, Appended, Committed, Error, Store};
 
@@ -54,9 +56,21 @@ struct Shared {
     hubs: Hubs,
     /// Somebody began to watch.
     watched: Arc<Notify>,
+    /// What is ours, where the store is shared.
+    held: Option<Held>,
 }
 
 impl Shared {
+    /// The session was ours and is another process's now.
+    fn detached(&self, session_id: &SessionId, holder: Option<Lease>) {
+        if self.held.as_ref().is_some_and(|held| held.lose(session_id)) {
+            let lease = holder.clone();
+            let marker = Marker::Detached { reason: DetachReason::LeaseLost, holder };
+            let line = line::of(session_id, &marker);
+            self.hubs.detach(session_id, lease.as_ref(), line);
+        }
+    }
+
     /// Makes the hub know the session.
     async fn seed(&self, watch: &Watch) -> Result<(), Error> {
         while watch.begin_seeding() {
@@ -77,7 +91,9 @@ impl Shared {
 impl Journal {
     /// A journal over this store. Where the store is shared, this must be called in a runtime.
     pub fn new(store: Store) -> Self {
-        let shared = Shared { store, hubs: Hubs::default(), watched: Arc::new(Notify::new()) };
+        let held = store.is_shared().then(Held::default);
+        let (hubs, watched) = (Hubs::default(), Arc::new(Notify::new()));
+        let shared = Shared { store, hubs, watched, held };
         let follower = shared
             .store
             .is_shared()
@@ -88,31 +104,45 @@ impl Journal {
     /// Commits, publishes to the session's watchers, then returns. Once called it is carried out,
     /// also if the future is dropped.
     pub async fn append(&self, append: Append) -> Result<Appended, Error> {
-        let hubs = self.0.shared.hubs.clone();
+        let (hubs, held) = (self.0.shared.hubs.clone(), self.0.shared.held.clone());
         let session_id = append.session_id.clone();
         let publish = move |committed: Committed<'_>| {
             for numbered in committed.events {
                 hubs.publish(&session_id, numbered.event(), || line::of_event(numbered));
             }
             hubs.held_by(&session_id, committed.lease);
+            if let Some(held) = held {
+                held.committed(&session_id, committed.lease);
+            }
         };
         self.0.shared.store.append_then(append, publish).await
     }
 
     /// Tells watchers passing news and adds it to what is in flight. What is in flight is emptied
     /// by the events that make it so: an item that completes or is reset, a tool that completes.
+    ///
+    /// A lost session has none: its watchers follow another daemon.
     pub fn progress(&self, session_id: &SessionId, progress: Progress) {
+        if self.0.shared.held.as_ref().is_some_and(|held| held.epoch(session_id).is_none()) {
+            return;
+        }
         for piece in line::pieces(session_id, progress) {
             self.0.shared.hubs.progress(session_id, &piece, || line::of(session_id, &piece));
         }
     }
 
-    /// Tells watchers that another process runs the session now, and forgets what is in flight.
+    /// Tells watchers that another process runs the session now, unless they know or it was never
+    /// ours, and forgets what is in flight.
     pub fn detached(&self, session_id: &SessionId, holder: Option<Lease>) {
-        let lease = holder.clone();
-        let marker = Marker::Detached { reason: DetachReason::LeaseLost, holder };
-        let line = line::of(session_id, &marker);
-        self.0.shared.hubs.detach(session_id, lease.as_ref(), line);
+        self.0.shared.detached(session_id, holder);
+    }
+
+    /// Gives the session's lease back; nothing happens if it is no longer ours.
+    pub async fn release(&self, session_id: &SessionId, epoch: u64) -> Result<(), Error> {
+        if let Some(held) = &self.0.shared.held {
+            held.committed(session_id, None);
+        }
+        self.0.shared.store.release_lease(session_id, epoch).await
     }
 
     /// Tells watchers that the store cannot be written, and those who join until it can.
@@ -140,8 +170,9 @@ impl Journal {
     ) -> Result<Subscription, SubscribeError> {
         let shared = self.0.shared.clone();
         let watch = shared.hubs.watch(session_id);
-        shared.watched.notify_one();
         shared.seed(&watch).await?;
+        // Not before: what is followed is the log after a known head.
+        shared.watched.notify_one();
         let is_ahead = || since > watch.head();
         if is_ahead() {
             // What is committed may not be published yet, or be another process's.

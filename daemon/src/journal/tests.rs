@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::{Journal, SubscribeError, Subscription};
 use crate::store::tests::fixture::{self, Hand, accepted, event, input, turn_event, warning};
 use crate::store::tests::life::{Life, Step, steps};
-use crate::store::{Error, Row, Store};
+use crate::store::{Error, LeaseUse, Row, Store};
 
 /// One message as a client reads it; `None` after the end.
 async fn next(subscription: &mut Subscription) -> Option<StreamMessage> {
@@ -417,15 +417,50 @@ async fn markers_tell_what_no_event_can() {
         }
     }
     journal.progress(&id, delta(&item, 0, "Hello"));
-    journal.detached(&id, None);
     journal.deleted(&id);
     // The one without progress is told nothing of it.
-    let detached = next(&mut watcher).await;
-    assert!(matches!(detached, Some(StreamMessage::Marker(Marker::Detached { .. }))));
     let closed = next(&mut watcher).await;
     assert!(matches!(closed, Some(StreamMessage::Marker(Marker::Closed { .. }))));
     assert!(next(&mut watcher).await.is_none());
     store.close().await.unwrap();
+}
+
+/// A lost session says so once, and before what its new holder writes; what is still told of the
+/// old holder's work reaches nobody.
+#[tokio::test]
+async fn a_lost_session_says_so_once_and_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |owner: &str| {
+        let options = crate::store::Options { shared: true, ..fixture::options(owner) };
+        Store::open(dir.path(), options, crate::clock::Clock::system()).unwrap()
+    };
+    let (here, there) = (open("here"), open("there"));
+    let id = fixture::create(&here, "a").await;
+    let journal = Journal::new(here.clone());
+    let ours = Hand::new(&here, &id).next(vec![event(warning("ours"))], vec![]);
+    let appended = journal.append(ours).await.unwrap();
+    let mut watcher = journal.subscribe(&id, None, true).await.unwrap();
+    assert_eq!(joined(&mut watcher).await.0, appended.head);
+    let mut taken = fixture::append(&id, appended.head, vec![event(warning("theirs"))]);
+    taken.lease = LeaseUse::Take { by_force: true };
+    let taken = there.append(taken).await.unwrap();
+    match next(&mut watcher).await {
+        Some(StreamMessage::Marker(Marker::Detached { holder, .. })) => {
+            assert_eq!(holder.unwrap().owner, "there");
+        }
+        other => panic!("{other:?}"),
+    }
+    journal.detached(&id, None);
+    journal.progress(&id, delta(&ItemId::from_unique("ghost"), 0, "Hello"));
+    match next(&mut watcher).await {
+        Some(StreamMessage::Event(event)) => assert_eq!(event.seq, taken.head),
+        other => panic!("{other:?}"),
+    }
+    journal.deleted(&id);
+    let closed = next(&mut watcher).await;
+    assert!(matches!(closed, Some(StreamMessage::Marker(Marker::Closed { .. }))), "{closed:?}");
+    here.close().await.unwrap();
+    there.close().await.unwrap();
 }
 
 #[tokio::test]

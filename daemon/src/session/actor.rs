@@ -183,9 +183,10 @@ impl Actor {
         moment: &mut turn::Moment,
     ) {
         let refusal = match known {
-            Known::New => match &self.broken {
-                Some(error) => Error::Store(error.clone()),
-                None => return self.submit_new(submitted, digest, plan, moment),
+            Known::New => match (&self.broken, self.rival()) {
+                (Some(error), _) => Error::Store(error.clone()),
+                (None, Some(lease)) => Error::LeaseHeld(lease.clone()),
+                (None, None) => return self.submit_new(submitted, digest, plan, moment),
             },
             Known::Same(mut result) => {
                 self.watch_submitter(&submitted);
@@ -310,7 +311,7 @@ impl Actor {
             tracing::warn!(session = %self.session_id, %error, "the last text was not kept");
         }
         let Some(epoch) = self.state.epoch else { return };
-        let released = self.services.store.release_lease(&self.session_id, epoch).await;
+        let released = self.services.journal.release(&self.session_id, epoch).await;
         if let Err(error) = released {
             tracing::warn!(session = %self.session_id, %error, "the lease was not given back");
         }

@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use agentd_protocol::session::Lease;
 use futures_util::FutureExt;
 
 use super::actor::Actor;
@@ -18,6 +19,11 @@ use crate::store::Error;
 const SHORTEST: Duration = Duration::from_millis(100);
 
 impl Actor {
+    /// The lease of another process, as of the last look.
+    pub(super) fn rival(&self) -> Option<&Lease> {
+        self.state.session.lease.as_ref().filter(|_| self.state.epoch.is_none())
+    }
+
     fn lease_ttl(&self) -> Duration {
         self.services.config.current().daemon.lease_ttl
     }

@@ -99,6 +99,8 @@ impl Actor {
     /// Takes the lease from whoever has it. Without a turn there is nothing to take: the next
     /// write takes it.
     pub(super) async fn take_over(&mut self, reply: Reply<Session>) {
+        // It may have been lost while this process was stopped.
+        self.renew_lease().await;
         let taken = match self.state.epoch {
             Some(_) => Ok(()),
             None => self.take_up(Why::TakenOver).await,
@@ -118,6 +120,12 @@ impl Actor {
             self.done = true;
         }
         self.state.epoch = None;
+        self.leave_to_holder();
+    }
+
+    /// What is told of the session is its holder's business.
+    fn leave_to_holder(&mut self) {
+        self.state.told = self.state.now();
     }
 
     async fn read_again(&mut self) -> Result<Option<OpenTurn>, store::Error> {
@@ -130,6 +138,12 @@ impl Actor {
 
     /// Takes an open turn up, or lets the queue go where there is none.
     async fn take_up_turn(&mut self, open_turn: Option<OpenTurn>, why: &Why) {
+        let by_force = matches!(why, Why::TakenOver);
+        if by_force {
+            self.state.session.lease = None;
+        } else if self.rival().is_some() {
+            return self.leave_to_holder();
+        }
         let mut moment = state::moment(&self.services);
         let mut plan = Plan::new(moment.now);
         if let Some(open) = open_turn {
@@ -143,7 +157,7 @@ impl Actor {
             };
             self.tell_turn(input, &mut plan, &mut moment);
             plan.needs_lease = true;
-            plan.by_force = matches!(why, Why::TakenOver);
+            plan.by_force = by_force;
         } else if !self.state.held {
             self.state.start_next(&mut plan, &self.services, &mut moment);
         }
@@ -156,8 +170,11 @@ impl Actor {
     }
 
     /// No process of a call outlives the daemon that started it by more than its grace; the turn
-    /// is not touched before the last one is gone.
+    /// is not touched before the last one is gone. Those of a daemon that lives are its own.
     async fn wait_for_orphans(&mut self) {
+        if self.state.rival_lives {
+            return;
+        }
         let started = self.state.turn.as_ref().map(|turn| turn.machine.started_calls());
         let grace = self.services.config.current().tools.shell.kill_grace;
         let gone =

@@ -151,12 +151,17 @@ impl State {
         if self.turn.as_ref().is_some_and(|turn| turn.machine.has_ended()) {
             self.turn_ended(plan, services, moment);
         }
-        let now = (self.state(), self.held && !self.queue.is_empty());
+        let now = self.now();
         if now != self.told {
             let queue_held = (now.1 != self.told.1).then_some(now.1);
             plan.event(EventBody::SessionState { state: now.0, queue_held });
             self.told = now;
         }
+    }
+
+    /// What there is to tell: the state, and whether the queue is held.
+    pub(super) fn now(&self) -> (SessionState, bool) {
+        (self.state(), self.held && !self.queue.is_empty())
     }
 
     fn turn_ended(&mut self, plan: &mut Plan, services: &Services, moment: &mut Moment) {

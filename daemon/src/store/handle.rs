@@ -63,13 +63,20 @@ pub(super) struct Inner {
 /// does not keep the store open.
 pub(super) struct Standing {
     holder: Holder,
+    /// The state directory is ours alone.
+    alone: bool,
     lease_ttl: Duration,
     clock: Clock,
 }
 
 impl Standing {
     pub(super) fn terms(&self) -> Terms<'_> {
-        Terms { holder: &self.holder, now_ms: self.clock.boot_ms(), ttl: self.lease_ttl }
+        Terms {
+            holder: &self.holder,
+            alone: self.alone,
+            now_ms: self.clock.boot_ms(),
+            ttl: self.lease_ttl,
+        }
     }
 }
 
@@ -109,6 +116,7 @@ impl Store {
             readers,
             standing: Arc::new(Standing {
                 holder: options.holder,
+                alone: !options.shared,
                 lease_ttl: options.lease_ttl,
                 clock,
             }),

@@ -7,7 +7,7 @@
 //! restart voids: a row of another boot is free.
 //!
 //! A live lease can be free all the same: when its process is gone, which is known where host and
-//! pid namespace are ours.
+//! pid namespace are ours, and of everybody where the state directory is ours alone.
 //!
 //! Receives transactions from `append.rs` and the writer; hands back the epoch or the holder.
 
@@ -49,7 +49,7 @@ impl Holder {
         }
     }
 
-    /// Whether the holder of this row is certainly dead.
+    /// Whether the holder of this row is dead, as far as boot and process tell.
     fn knows_gone(&self, row: &Row) -> bool {
         if row.boot_id != self.boot_id {
             return true;
@@ -65,6 +65,8 @@ impl Holder {
 pub(super) struct Terms<'a> {
     /// Who asks.
     pub holder: &'a Holder,
+    /// Nobody else has the state directory open, so that no other holder can be alive.
+    pub alone: bool,
     /// Now, in boot time.
     pub now_ms: u64,
     /// How long a lease lives.
@@ -72,6 +74,11 @@ pub(super) struct Terms<'a> {
 }
 
 impl Terms<'_> {
+    /// Whether the holder of this row is certainly dead.
+    fn knows_gone(&self, row: &Row) -> bool {
+        (self.alone && row.owner != self.holder.owner) || self.holder.knows_gone(row)
+    }
+
     fn expires_at(&self) -> u64 {
         self.now_ms.saturating_add(ttl_ms(self.ttl))
     }
@@ -145,14 +152,27 @@ pub(super) fn in_force(
 ) -> Result<Option<Lease>, Error> {
     let row = row(conn, session)?;
     Ok(row
-        .filter(|row| row.expires_at > terms.now_ms && !terms.holder.knows_gone(row))
+        .filter(|row| row.expires_at > terms.now_ms && !terms.knows_gone(row))
         .map(|row| row.lease(terms.now_ms)))
 }
 
 /// Whether another process has the lease, expired or not, and still lives as far as is known.
-pub(super) fn rival_lives(conn: &Connection, session: i64, holder: &Holder) -> Result<bool, Error> {
+pub(super) fn rival_lives(
+    conn: &Connection,
+    session: i64,
+    terms: Terms<'_>,
+) -> Result<bool, Error> {
     let row = row(conn, session)?;
-    Ok(row.is_some_and(|row| row.owner != holder.owner && !holder.knows_gone(&row)))
+    Ok(row.is_some_and(|row| row.owner != terms.holder.owner && !terms.knows_gone(&row)))
+}
+
+/// The epoch of whoever had the lease last; 0 if nobody ever had it.
+pub(super) fn epoch(conn: &Connection, session: i64) -> Result<u64, Error> {
+    let epoch = conn
+        .prepare_cached("SELECT epoch FROM leases WHERE session = ?1")?
+        .query_row([session], |row| row.get(0))
+        .optional()?;
+    Ok(epoch.unwrap_or(0))
 }
 
 /// Our own epoch, if the row is ours; also when it expired, as long as nobody took it.
@@ -172,7 +192,7 @@ pub(super) fn take(
     by_force: bool,
 ) -> Result<u64, Error> {
     // The write lock is held, so what is seen here is still true in the statement below.
-    let gone = row(conn, session)?.is_some_and(|row| terms.holder.knows_gone(&row));
+    let gone = row(conn, session)?.is_some_and(|row| terms.knows_gone(&row));
     let holder = terms.holder;
     let epoch = conn
         .prepare_cached(

@@ -38,7 +38,7 @@ pub(super) fn session(
         next_item_index: items::next_index(conn, key)?,
         files_seen: files::all(conn, key)?,
         epoch: lease::own_epoch(conn, key, terms.holder)?,
-        rival_lives: lease::rival_lives(conn, key, terms.holder)?,
+        rival_lives: lease::rival_lives(conn, key, terms)?,
     })
 }
 

@@ -18,7 +18,8 @@ use super::events::{self, Span};
 use super::handle::Store;
 use super::record::{LoadedSession, PromptRecord, Snapshot};
 use super::{
-    MAX_PAGE_BYTES, items, list, load, page_limit, prompts, rules, search, sessions, submissions,
+    MAX_PAGE_BYTES, items, lease, list, load, page_limit, prompts, rules, search, sessions,
+    submissions,
 };
 
 impl Store {
@@ -42,6 +43,16 @@ impl Store {
         self.read("read a session", move |conn| {
             let (key, _) = sessions::find(conn, &session_id)?;
             sessions::read(conn, key, standing.terms())
+        })
+        .await
+    }
+
+    /// How often the session's lease changed hands: whoever took it last, that is its epoch.
+    pub async fn lease_epoch(&self, session_id: &SessionId) -> Result<u64, Error> {
+        let session_id = session_id.clone();
+        self.read("read a lease", move |conn| {
+            let (session, _) = sessions::find(conn, &session_id)?;
+            lease::epoch(conn, session)
         })
         .await
     }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use agentd_protocol::daemon::DaemonEvent;
 use agentd_protocol::event::{Event, EventBody};
+use agentd_protocol::id::SessionId;
 use futures_util::FutureExt;
 
 use super::Error;
@@ -24,7 +25,7 @@ use super::plan::{Chore, Plan};
 use super::recovery::Why;
 use super::timers::Timer;
 use super::work::Work;
-use crate::store::{self, Append, Appended, LeaseUse};
+use crate::store::{self, Append, Appended, LeaseUse, Store};
 use crate::turn::Action;
 
 /// Between two tries to write a store that failed.
@@ -43,6 +44,7 @@ impl Actor {
         }
         if plan.is_written() {
             if let Err(error) = self.commit(&mut plan).await {
+                let error = with_holder(&self.services.store, &self.session_id, error).await;
                 if let Some(answer) = plan.answer {
                     answer.refuse(Error::from_store(error.clone()));
                 }
@@ -204,6 +206,10 @@ impl Actor {
         self.work_over();
         self.committing = None;
         self.renewing = None;
+        if self.state.epoch.is_some() {
+            // The renewal that was on its way is given up.
+            self.timers.set_once(Timer::Renew, Duration::ZERO);
+        }
         self.state.turn = None;
         self.window = None;
     }
@@ -216,4 +222,13 @@ impl Actor {
             self.timers.set(Timer::Mend, MEND);
         }
     }
+}
+
+/// A lease that was lost is held by somebody, if not given back meanwhile.
+async fn with_holder(store: &Store, session_id: &SessionId, error: store::Error) -> store::Error {
+    if !matches!(error, store::Error::LeaseLost) {
+        return error;
+    }
+    let session = store.session(session_id).await.ok();
+    session.and_then(|session| session.lease).map_or(error, store::Error::LeaseHeld)
 }

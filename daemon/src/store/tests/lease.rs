@@ -117,6 +117,14 @@ async fn e16_leases_of_the_dead_are_free_at_once() {
         assert_eq!(after.append(write(&id, 2, TAKE)).await.is_ok(), free, "{what}");
         before.close().await.unwrap();
         after.close().await.unwrap();
+        // Whoever has the state directory alone knows that no other holder lives.
+        let options = Options { holder: holder("alone"), ..options("") };
+        let alone = Store::open(dir.path(), options, clock.clone()).unwrap();
+        let found = alone.load(&id).await.unwrap();
+        assert!(found.session.lease.is_none() && !found.rival_lives, "{what}");
+        let head = found.session.head_seq;
+        assert!(alone.append(write(&id, head, TAKE)).await.is_ok(), "{what}");
+        alone.close().await.unwrap();
     }
 }
 
