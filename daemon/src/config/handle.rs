@@ -59,6 +59,9 @@ impl Handle {
             // Only a runtime that is being torn down drops what it was given.
             Err(_) => return Ok(Vec::new()),
         };
+        for warning in &loaded.warnings {
+            tracing::warn!("{warning}");
+        }
         let before = self.loaded.send_replace(Arc::new(loaded));
         Ok(changed(&before, &self.loaded()))
     }

@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::config::check::check;
 use crate::config::error::ConfigError;
 use crate::config::file::{Unreadable, read_regular};
+use crate::config::later;
 use crate::config::layer::{Layer, merge_table};
 use crate::config::place::{Origin, dotted};
 use crate::config::preset;
@@ -117,6 +118,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     warnings.extend(more);
     layers.insert(0, preset::providers(&sources.environment, &layers));
     let (config, origins) = merge(layers, sources)?;
+    warnings.extend(later::warnings(&origins));
     Ok(Loaded { config: Arc::new(config), origins, files, warnings })
 }
 

@@ -19,6 +19,7 @@ mod file;
 mod form;
 mod handle;
 mod key;
+mod later;
 mod layer;
 mod load;
 mod place;

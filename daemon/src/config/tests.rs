@@ -150,7 +150,11 @@ fn every_documented_key_is_accepted_and_kept() {
     let fixture = Fixture::new(EVERY_KEY);
     let loaded = fixture.load().unwrap();
     let config = &loaded.config;
-    assert_eq!(loaded.warnings, Vec::<String>::new());
+    assert!(
+        loaded.warnings.iter().all(|warning| warning.ends_with("has no effect in this version")),
+        "{:?}",
+        loaded.warnings
+    );
     assert_eq!(config.model.as_deref(), Some("local/qwen3"));
     let provider = &config.providers["local"];
     assert_eq!(provider.wire, Wire::OpenaiChat);
@@ -330,7 +334,10 @@ fn variables_take_the_type_of_their_key() {
     )
     .load()
     .unwrap();
-    assert_eq!(loaded.warnings, Vec::<String>::new());
+    assert_eq!(
+        loaded.warnings,
+        ["AGENTD_DAEMON__NOTIFY: `daemon.notify` has no effect in this version"]
+    );
     assert_eq!(loaded.config.tools.max_parallel, 3);
     assert!(loaded.config.store.shared);
     assert_eq!(loaded.config.daemon.notify, ["true"]);
@@ -389,6 +396,14 @@ fn a_chosen_model_of_a_known_provider_needs_no_key_to_start_with() {
     let elsewhere = "[providers.openai]\nbase_url = \"http://127.0.0.1:1/v1\"";
     let loaded = Fixture::new(elsewhere).load().unwrap();
     assert_eq!(loaded.config.providers["openai"].api_key, None);
+}
+
+#[test]
+fn who_sets_what_has_no_effect_yet_is_told() {
+    let fixture = Fixture::new("[tools.shell]\ntimeout = \"1s\"\nsandbox = \"read-only\"\n");
+    let loaded = fixture.load().unwrap();
+    let expected = ":3:1: `tools.shell.sandbox` has no effect in this version";
+    assert!(matches!(&loaded.warnings[..], [one] if one.ends_with(expected)), "{loaded:?}");
 }
 
 #[test]
