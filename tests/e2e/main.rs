@@ -19,6 +19,7 @@ mod queue;
 mod recovery;
 mod retries;
 mod scene;
+mod shared;
 mod steering;
 mod submission;
 mod turn;

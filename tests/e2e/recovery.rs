@@ -216,9 +216,9 @@ async fn at_a_prompt_the_batch_goes_on_where_it_was() {
     scene.check().await;
 }
 
-/// Between two turns: the next request has the same bytes as if nothing had happened.
+/// Invariant *stable prefix*, between two turns: the next request has the same bytes as if nothing had happened.
 #[tokio::test]
-async fn between_turns_the_prefix_stays() {
+async fn stable_prefix_across_a_restart() {
     let mut scene = Scene::start(FULL).await;
     scene.daemon.write_file("a.txt", "wörds \"quoted\" \u{1F600}\n");
     scene.model.push(
@@ -256,5 +256,70 @@ async fn in_a_retrys_wait_the_turn_is_closed_and_resumed() {
     resume(&mut scene).await;
     assert_eq!(scene.messages(1).len(), 3, "what was taken back is not sent");
     assert_told_to_go_on(&scene, 1);
+    scene.check().await;
+}
+
+/// What was steered into a turn that a crash ended is an input of its own, and is held.
+#[tokio::test]
+async fn steered_before_a_crash_it_waits_for_its_own_turn() {
+    let mut scene = Scene::start("").await;
+    let gate = Gate::new();
+    scene.model.push(Answer::saying("One").wait(&gate));
+    scene.submit("s1", "Say one.").await;
+    gate.reached().await;
+    assert_eq!(scene.submit("s2", "Say two.").await["disposition"], "steered");
+    scene.crash().await;
+    let state = scene.state().await;
+    assert_eq!(
+        (&state["queue"][0]["submission_id"], &state["queue_held"]),
+        (&json!("s2"), &json!(true))
+    );
+    scene.model.push(Answer::saying("One."));
+    scene.model.push(Answer::saying("Two."));
+    resume(&mut scene).await;
+    assert_told_to_go_on(&scene, 1);
+    let seen = scene.end().await;
+    assert_eq!(of_type(&seen, "turn.started")[0]["submission_id"], "s2");
+    assert_eq!(scene.last_message(2).1, "Say two.");
+    scene.check().await;
+}
+
+/// Twice in a row, the second time while it went on from the first.
+#[tokio::test]
+async fn two_crashes_leave_two_ends_and_one_conversation() {
+    let mut scene = Scene::start("").await;
+    let gate = Gate::new();
+    scene.model.push(Answer::calling("list", &json!({})));
+    scene.model.push(Answer::new().wait(&gate));
+    scene.model.push(Answer::new().wait(&gate));
+    scene.submit("s1", "List.").await;
+    scene.asked(2).await;
+    scene.crash().await;
+    scene.end().await;
+    scene.op("r0", json!({ "type": "resume" })).await;
+    scene.asked(3).await;
+    scene.crash().await;
+    scene.end().await;
+    scene.model.push(Answer::saying("Listed."));
+    resume(&mut scene).await;
+    let roles: Vec<Value> = scene.messages(3).iter().map(|m| m["role"].clone()).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "tool", "user", "user"]);
+    scene.check().await;
+}
+
+/// A denial after the crash reaches the model like one before it.
+#[tokio::test]
+async fn at_a_prompt_a_denial_after_the_crash_is_read() {
+    let mut scene = Scene::start("").await;
+    scene.model.push(Answer::calling("write", &json!({ "path": "b.txt", "content": "x\n" })));
+    scene.model.push(Answer::saying("Not there, then."));
+    scene.submit("s1", "Do it.").await;
+    let prompt = scene.until("permission.requested").await["prompt"].clone();
+    scene.crash().await;
+    scene.reply(&prompt, json!({ "decision": "deny", "message": "not that file" })).await;
+    let seen = scene.end().await;
+    assert_eq!(end_of(&seen), "turn.completed");
+    assert_eq!(statuses(&seen), ["denied"]);
+    assert!(scene.results(1)[0].contains("not that file"));
     scene.check().await;
 }

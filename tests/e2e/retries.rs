@@ -223,3 +223,21 @@ async fn the_usage_of_a_failed_attempt_counts() {
     assert_eq!((&usage["input"], &usage["output"]), (&json!(1100), &json!(11)), "{usage}");
     scene.check().await;
 }
+
+/// Silence is a broken stream.
+#[tokio::test]
+async fn a_silent_stream_is_left_and_tried_again() {
+    let model = ModelServer::start().await;
+    let config = model.config().replace("max_retries = 2\n", "idle_timeout = \"200ms\"\n");
+    let mut scene = Scene::with(model, &config).await;
+    scene.model.push(Answer::saying("Half").silence());
+    scene.model.push(Answer::saying("Whole."));
+    scene.submit("s1", "Answer.").await;
+    let seen = hurry(&mut scene, "n1").await;
+    let cause = &seen.last().unwrap()["cause"];
+    assert_eq!(cause["code"], "provider_unreachable", "{cause}");
+    assert!(cause["message"].as_str().unwrap().contains("idle_timeout"), "{cause}");
+    scene.model.hangups(1).await;
+    assert_eq!(end_of(&scene.end().await), "turn.completed");
+    scene.check().await;
+}

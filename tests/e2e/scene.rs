@@ -7,7 +7,7 @@
 //! Receives answers of the model; hands out what the client saw and what the model was asked.
 
 use harness::client::{input, is_turn_end};
-use harness::{Client, Daemon, ModelServer};
+use harness::{Client, Daemon, ModelServer, wait};
 use serde_json::{Value, json};
 
 /// What ends a request's body, after its last message.
@@ -87,6 +87,15 @@ impl Scene {
         self.daemon.restart().await;
         self.client = self.daemon.client().await;
         self.client.subscribe(&self.session, Some(0)).await;
+    }
+
+    /// Waits for this many requests to have come.
+    pub async fn asked(&self, count: usize) {
+        wait::until("a request", async || {
+            let asked = self.model.asked().len();
+            if asked >= count { Ok(()) } else { Err(asked) }
+        })
+        .await;
     }
 
     /// The messages of a request, the first being 0.

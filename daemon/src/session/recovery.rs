@@ -131,6 +131,10 @@ impl Actor {
     async fn read_again(&mut self) -> Result<Option<OpenTurn>, store::Error> {
         let loaded = self.services.store.load(&self.session_id).await?;
         let open_turn = loaded.open_turn.clone();
+        if loaded.session.head_seq != self.state.session.head_seq {
+            // Another daemon wrote: what is kept of the conversation is not all of it.
+            self.window = None;
+        }
         self.context = context(&self.services, &loaded);
         self.state = read_state(&self.services, loaded).await;
         Ok(open_turn)
