@@ -154,6 +154,44 @@ async fn wrong_calls_come_back_as_readable_results() {
     scene.check().await;
 }
 
+/// Invariant *every call has one result*: whatever became of each call of one answer, its result
+/// stands at its place, in the log and in the request.
+#[tokio::test]
+async fn every_call_has_one_result() {
+    let deny = "[permission]\nrules = [{ tool = \"shell\", action = \"deny\" }]\n";
+    let mut scene = Scene::start(deny).await;
+    scene.daemon.write_file("a.txt", "words\n");
+    let write = |path: &str| json!({ "path": path, "content": "x\n" });
+    scene.model.push(
+        Answer::new()
+            .call("read", &read("a.txt"))
+            .call("read", &read("a.txt"))
+            .call("raed", &json!({}))
+            .call("shell", &json!({ "command": "touch never" }))
+            .call("write", &write("b.txt"))
+            .call("write", &write("c.txt"))
+            .call_with_text("list", "{\"path\":")
+            .finish_reason("length"),
+    );
+    scene.model.push(Answer::saying("Well."));
+    scene.submit("s1", "Do all of it.").await;
+    let mut seen = Vec::new();
+    for decision in ["allow", "deny"] {
+        seen.extend(scene.client.watch_until_type("permission.requested").await);
+        let prompt = seen.last().unwrap()["prompt"].clone();
+        scene.reply(&prompt, json!({ "decision": decision })).await;
+    }
+    seen.extend(scene.end().await);
+    let expected = ["ok", "duplicate", "invalid", "denied", "ok", "denied", "not_run"];
+    assert_eq!(statuses(&seen), expected);
+    assert_eq!(ids(&seen, "tool.completed"), ids(&seen, "tool.called"));
+    let results = scene.results(1);
+    assert_eq!(results.len(), expected.len());
+    assert!(results[6].contains("cut off by the output limit"), "{results:?}");
+    assert!(!scene.daemon.work_dir().join("never").exists());
+    scene.check().await;
+}
+
 /// The model gets head and tail and the place of the whole, which it may read without asking.
 #[tokio::test]
 async fn a_long_output_is_cut_and_kept_whole() {
@@ -165,7 +203,8 @@ async fn a_long_output_is_cut_and_kept_whole() {
     let seen = scene.turn("s1", "Count.").await;
     let item = &of_type(&seen, "tool.completed")[0]["item"];
     let full = &item["full_output"];
-    let whole: String = (1..=60_000).map(|line| format!("{line}\n")).collect();
+    let lines: Vec<String> = (1..=60_000).map(|line: u32| line.to_string()).collect();
+    let whole = lines.join("\n");
     let path = full["path"].as_str().unwrap_or_else(|| panic!("no full output: {item}"));
     assert!(std::fs::read_to_string(path).unwrap().contains(&whole));
     let result = &scene.results(1)[0];
