@@ -172,7 +172,8 @@ async fn e6_socket_path_over_length_limit() {
         assert_eq!(path == socket, length <= MAX_PATH_BYTES);
         let mut command = daemon.command_without_socket();
         let mut child = command.arg("--socket").arg(&socket).stderr(Stdio::null()).spawn().unwrap();
-        wait::until("the socket", async || fs::symlink_metadata(&path).map(drop)).await;
+        // It is bound a moment before it listens.
+        wait::until("the daemon", async || Client::ask(&path, "daemon/status").await).await;
         let mut client = Client::connect(&path, Framing::Lines).await;
         let status = client.call("daemon/status", json!({})).await;
         assert_eq!(pid_of(&status), u64::from(child.id()), "{length} bytes");
