@@ -91,54 +91,68 @@ fn money(used: f64, next: f64, max: Option<f64>) -> Fit {
     }
 }
 
-/// A turn's time, with and without waiting for people.
-#[derive(Debug, Clone, Copy, Default)]
-#[expect(clippy::struct_field_names, reason = "the unit is part of every name")]
+/// A turn's time, with and without waiting for people. It stands at the last reading.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Stopwatch {
-    started_ms: u64,
-    /// From before a restart.
-    earlier_ms: u64,
+    read_at_ms: u64,
+    elapsed_ms: u64,
     waited_ms: u64,
-    waiting_since_ms: Option<u64>,
-    iteration_since_ms: u64,
+    waits: bool,
+    /// The active time at which the iteration began.
+    iteration_from_ms: u64,
+    /// The longest iteration before it.
     longest_ms: u64,
 }
 
 impl Stopwatch {
-    pub(super) fn start(boot_ms: u64, earlier_ms: u64) -> Self {
-        Self { started_ms: boot_ms, earlier_ms, iteration_since_ms: boot_ms, ..Self::default() }
+    pub(super) fn start(now_ms: u64) -> Self {
+        Self { read_at_ms: now_ms, ..Self::default() }
     }
 
-    /// Says whether the turn waits for a person from now on.
-    pub(super) fn waits(&mut self, waits: bool, boot_ms: u64) {
-        match (self.waiting_since_ms, waits) {
-            (None, true) => self.waiting_since_ms = Some(boot_ms),
-            (Some(since), false) => {
-                self.waited_ms += boot_ms.saturating_sub(since);
-                self.waiting_since_ms = None;
-            }
-            (None, false) | (Some(_), true) => {}
+    /// Takes a reading. A clock that went back has not moved.
+    pub(super) fn tick(&mut self, now_ms: u64) {
+        let passed = now_ms.saturating_sub(self.read_at_ms);
+        self.elapsed_ms += passed;
+        if self.waits {
+            self.waited_ms += passed;
         }
+        self.read_at_ms = self.read_at_ms.max(now_ms);
     }
 
-    pub(super) fn iteration(&mut self, boot_ms: u64) {
-        let last = boot_ms.saturating_sub(self.iteration_since_ms);
-        self.longest_ms = self.longest_ms.max(last);
-        self.iteration_since_ms = boot_ms;
+    /// Goes on at this reading, on another clock: what lies between does not count.
+    pub(super) fn go_on(&mut self, now_ms: u64) {
+        self.read_at_ms = now_ms;
+    }
+
+    /// Says whether the turn waits for people from now on.
+    pub(super) fn waits(&mut self, waits: bool) {
+        self.waits = waits;
+    }
+
+    /// An iteration begins.
+    pub(super) fn iteration(&mut self) {
+        self.longest_ms = self.longest_ms();
+        self.iteration_from_ms = self.active_ms();
+    }
+
+    /// What was noted at the last iteration and since.
+    #[cfg(test)]
+    pub(super) fn marks(&self) -> (bool, u64, u64) {
+        (self.waits, self.iteration_from_ms, self.longest_ms)
     }
 
     /// Everything since the start.
-    pub(super) fn elapsed_ms(&self, boot_ms: u64) -> u64 {
-        self.earlier_ms + boot_ms.saturating_sub(self.started_ms)
+    pub(super) fn elapsed_ms(&self) -> u64 {
+        self.elapsed_ms
     }
 
     /// Without waiting for people.
-    pub(super) fn active_ms(&self, boot_ms: u64) -> u64 {
-        let waiting = self.waiting_since_ms.map_or(0, |since| boot_ms.saturating_sub(since));
-        self.elapsed_ms(boot_ms).saturating_sub(self.waited_ms + waiting)
+    pub(super) fn active_ms(&self) -> u64 {
+        self.elapsed_ms - self.waited_ms
     }
 
+    /// The longest iteration so far, without waiting for people.
     pub(super) fn longest_ms(&self) -> u64 {
-        self.longest_ms
+        self.longest_ms.max(self.active_ms() - self.iteration_from_ms)
     }
 }

@@ -192,6 +192,19 @@ impl Batch {
         self.0.iter().any(|state| matches!(state.stage, Stage::Started))
     }
 
+    /// Whether the caller is asked what a call is, or whether it may run.
+    pub(super) fn is_asking(&self) -> bool {
+        self.0.iter().any(|state| matches!(state.stage, Stage::Preparing | Stage::Judging))
+    }
+
+    /// Whether people are asked while nothing runs. Unlike [`Self::waits_for_people`] it does not
+    /// look at questions to the caller, of which the record knows nothing.
+    pub(super) fn asks_people(&self) -> bool {
+        let is = |wanted: fn(&Stage) -> bool| self.0.iter().any(|state| wanted(&state.stage));
+        is(|stage| matches!(stage, Stage::Prompted(_)))
+            && !is(|stage| matches!(stage, Stage::Granted | Stage::Started))
+    }
+
     /// Whether people are asked and nothing else goes on.
     pub(super) fn waits_for_people(&self) -> bool {
         let mut asked = false;
@@ -223,7 +236,9 @@ impl Batch {
     /// started that may have changed anything.
     pub(super) fn is_resumable(&self) -> bool {
         self.0.iter().all(CallState::can_start_again)
-            && self.0.iter().any(|state| matches!(state.stage, Stage::Prompted(_) | Stage::Granted))
+            && self.0.iter().any(|state| {
+                matches!(state.stage, Stage::Prompted(_) | Stage::Granted | Stage::Finished(_))
+            })
     }
 
     /// What a restart has to ask the tools about again.
@@ -235,7 +250,8 @@ impl Batch {
                     state.stage = Stage::Preparing;
                     again.push(state.call.call_id.clone());
                 }
-                Stage::Prompted(_) | Stage::Granted | Stage::Finished(_) | Stage::Recorded(_) => {}
+                Stage::Prompted(_) => again.push(state.call.call_id.clone()),
+                Stage::Granted | Stage::Finished(_) | Stage::Recorded(_) => {}
             }
         }
         again
@@ -277,18 +293,22 @@ impl Batch {
             if sharing >= max_parallel {
                 return None;
             }
-            if !self.is_running_twin(state) {
+            if !self.waits_for_twin(place) {
                 return Some(state.call.call_id.clone());
             }
         }
         None
     }
 
-    /// Whether an identical call holds the gate: the second waits, and is refused if the first
-    /// succeeds.
-    fn is_running_twin(&self, state: &CallState) -> bool {
+    /// Whether an identical call before the one at `place` has no recorded result: the second
+    /// waits for it, and is refused if the first succeeded.
+    fn waits_for_twin(&self, place: usize) -> bool {
+        let state = &self.0[place];
         let polls = state.traits.as_ref().is_some_and(|traits| traits.polls);
         let key = Key::of(&state.call);
-        !polls && self.0.iter().any(|other| other.is_admitted() && Key::of(&other.call) == key)
+        let twin = |other: &CallState| {
+            !matches!(other.stage, Stage::Recorded(_)) && Key::of(&other.call) == key
+        };
+        !polls && self.0[..place].iter().any(twin)
     }
 }

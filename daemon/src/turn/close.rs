@@ -5,7 +5,7 @@
 //!
 //! Receives the decision to end; emits the turn's last events.
 
-use agentd_protocol::event::{AbortReason, EventBody, Limit, LimitScope, Resolved};
+use agentd_protocol::event::{AbortReason, EventBody, Limit, LimitScope, Resolved, TurnError};
 use agentd_protocol::item::{AssistantStatus, ToolStatus};
 use agentd_protocol::permission::Resolution;
 
@@ -17,9 +17,9 @@ impl Machine {
         self.emit(terminal);
     }
 
-    pub(super) fn exhaust(&mut self, limit: Limit, scope: LimitScope, moment: &Moment) {
+    pub(super) fn exhaust(&mut self, limit: Limit, scope: LimitScope) {
         let scope = (scope == LimitScope::Session).then_some(scope);
-        let totals = self.totals(moment);
+        let totals = self.totals();
         self.end(EventBody::TurnExhausted { limit, scope, totals });
     }
 
@@ -54,7 +54,7 @@ impl Machine {
         }
         self.cancel_prompts();
         self.close_calls(moment);
-        let totals = self.totals(moment);
+        let totals = self.totals();
         self.end(match ending {
             Ending::Aborted { reason, by } => EventBody::TurnAborted { reason, by, totals },
             Ending::Failed(error) => EventBody::TurnFailed { error, totals },
@@ -77,6 +77,12 @@ impl Machine {
     fn close_calls(&mut self, moment: &mut Moment) {
         self.batch.close_open(ToolStatus::Interrupted, text::INTERRUPTED_BEFORE_START);
         self.record_results(moment);
+    }
+
+    /// Closes a restored turn. Its tools are gone, and nobody waits for them.
+    pub(super) fn fail(&mut self, error: TurnError) {
+        self.batch.lose_started();
+        self.cut_off(Ending::Failed(error));
     }
 
     /// What a restart finds: a turn that waited for people goes on, every other one is closed.

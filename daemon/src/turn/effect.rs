@@ -71,11 +71,13 @@ pub enum Input {
     Steered { submission_id: SubmissionId, content: Vec<Part> },
     /// Other limits from the next iteration on.
     Limits(Limits),
+    /// Another model, with its window in tokens, from the next iteration on.
+    Model { model: String, window: u64 },
     /// What no commit holds yet has waited long enough.
     CheckpointDue,
     /// Cut the turn off.
     Cancel { reason: AbortReason, by: Option<By> },
-    /// Cut the turn off since something failed.
+    /// Close the turn since something failed; the first input of a restored machine.
     Fail(TurnError),
 }
 
@@ -158,7 +160,7 @@ pub enum Action {
 
 impl Action {
     /// Whether it may be done before the records of its step are committed.
-    fn is_question(&self) -> bool {
+    pub(super) fn is_question(&self) -> bool {
         matches!(self, Self::Prepare { .. } | Self::Judge { .. } | Self::Progress(_))
     }
 }
@@ -182,10 +184,14 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// What goes out now: everything, or, while a question is open or nothing is urgent, only
-    /// the questions and the progress.
-    pub(super) fn release(&mut self, awaiting: usize) -> Step {
-        if awaiting == 0 && self.urgent {
+    pub(super) fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.actions.is_empty()
+    }
+
+    /// What goes out now: everything, or, while it is held or nothing is urgent, only the
+    /// questions and the progress.
+    pub(super) fn release(&mut self, held: bool) -> Step {
+        if !held && self.urgent {
             self.urgent = false;
             return Step {
                 records: std::mem::take(&mut self.records),

@@ -41,6 +41,7 @@ impl Machine {
             submission_id: start.submission_id,
             model: start.model,
             window: start.window,
+            next_model: None,
             phase: Phase::Calls,
             batch: Batch::default(),
             guard: Guard::default(),
@@ -58,9 +59,8 @@ impl Machine {
             last_user_index: 0,
             last_assistant_index: 0,
             steered: Vec::new(),
-            time: Stopwatch::start(moment.boot_ms, 0),
+            time: Stopwatch::start(moment.boot_ms),
             outbox: Outbox::default(),
-            awaiting: 0,
         }
     }
 
@@ -71,16 +71,16 @@ impl Machine {
         if let Some(first) = found.events.iter().find_map(|event| event.body.item()) {
             machine.next_index = first.index;
         }
-        let earlier_ms = match (found.events.first(), found.events.last()) {
-            (Some(first), Some(last)) => {
-                u64::try_from(last.time.unix_millis() - first.time.unix_millis()).unwrap_or(0)
-            }
-            _ => 0,
-        };
-        machine.time = Stopwatch::start(moment.boot_ms, earlier_ms);
+        // The time that passed is in the events too; what nobody was there for does not count.
+        let began_at = found.events.first().map_or(moment.now, |first| first.time);
+        machine.time = Stopwatch::start(0);
         for event in &found.events {
+            let since = event.time.unix_millis().saturating_sub(began_at.unix_millis());
+            machine.time.tick(u64::try_from(since).unwrap_or(0));
             machine.apply(&event.body);
+            machine.time.waits(machine.asks_people());
         }
+        machine.time.go_on(moment.boot_ms);
         if let (Phase::Streaming(stream), Some(in_flight)) = (&mut machine.phase, found.in_flight) {
             stream.restore(in_flight);
         }
@@ -91,10 +91,6 @@ impl Machine {
     /// Takes an event of this turn into account.
     pub(super) fn apply(&mut self, body: &EventBody) {
         match body {
-            EventBody::TurnStarted { limits, .. } => self.limits = *limits,
-            EventBody::SessionUpdated { session, .. } => {
-                self.limits = self.limits.or(session.limits);
-            }
             EventBody::IterationStarted { index, .. } => self.fold_iteration(*index),
             EventBody::ItemStarted { item_id, attempt, .. } => self.fold_booked(item_id, *attempt),
             EventBody::MessageCompleted { item } => self.fold_item(item),
@@ -122,6 +118,7 @@ impl Machine {
         self.refused_in_a_row =
             if self.batch.is_all_duplicates() { self.refused_in_a_row + 1 } else { 0 };
         self.iterations = index;
+        self.time.iteration();
         self.last_step = self.announced.take();
         self.batch = Batch::default();
     }
@@ -168,7 +165,10 @@ impl Machine {
         match note {
             text::NO_TEXT => self.asked_for_text = true,
             text::RECHECK => self.rechecked = true,
-            _ => self.announced = text::announced_limit(note),
+            _ => match text::changed_model(note) {
+                Some(model) => model.clone_into(&mut self.model),
+                None => self.announced = text::announced_limit(note),
+            },
         }
     }
 

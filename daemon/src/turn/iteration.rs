@@ -63,20 +63,19 @@ impl Machine {
 
     /// The next request, if the brakes let it through.
     fn next_iteration(&mut self, moment: &mut Moment) {
-        self.time.iteration(moment.boot_ms);
         let totals = Totals {
             iterations: self.iterations,
             turn: self.usage,
             session: self.session_usage,
             longest_answer: self.longest_answer,
-            active_ms: self.time.active_ms(moment.boot_ms),
+            active_ms: self.time.active_ms(),
             longest_ms: self.time.longest_ms(),
         };
         match brakes::before_request(&self.limits, &totals) {
-            Verdict::Stop(limit, scope) => return self.exhaust(limit, scope, moment),
-            Verdict::Go => self.drain_steered(moment),
+            Verdict::Stop(limit, scope) => return self.exhaust(limit, scope),
+            Verdict::Go => self.take_in(moment),
             Verdict::Last(limit, scope) => {
-                self.drain_steered(moment);
+                self.take_in(moment);
                 self.note(text::last_step_notice(limit, scope), moment);
             }
         }
@@ -91,6 +90,15 @@ impl Machine {
         let role = Role::Assistant;
         self.emit(EventBody::ItemStarted { item_id: item_id.clone(), role, attempt });
         self.act(Action::Request { item_id, attempt });
+    }
+
+    /// What came for the next iteration: inputs, and another model.
+    fn take_in(&mut self, moment: &mut Moment) {
+        self.drain_steered(moment);
+        if let Some((model, window)) = self.next_model.take() {
+            self.window = window;
+            self.note(text::model_changed(&model), moment);
+        }
     }
 
     fn drain_steered(&mut self, moment: &mut Moment) {
@@ -204,7 +212,8 @@ impl Machine {
         turn.add(&usage);
         let mut session = self.session_usage;
         session.add(&usage);
-        let context = ContextSize { tokens: usage.input + usage.output, window: self.window };
+        let tokens = usage.input.saturating_add(usage.output);
+        let context = ContextSize { tokens, window: self.window };
         self.emit(EventBody::UsageUpdated { turn, session, context });
     }
 
@@ -233,7 +242,7 @@ impl Machine {
     fn complete(&mut self, moment: &mut Moment) {
         let fits = self.last_assistant_index > self.last_user_index && self.batch.is_recorded();
         if fits {
-            let totals = self.totals(moment);
+            let totals = self.totals();
             return self.end(EventBody::TurnCompleted { totals });
         }
         if self.rechecked {
@@ -247,7 +256,7 @@ impl Machine {
                 attempts: 1,
                 retry_at: None,
             };
-            let totals = self.totals(moment);
+            let totals = self.totals();
             return self.end(EventBody::TurnFailed { error, totals });
         }
         self.note(text::RECHECK, moment);
@@ -327,9 +336,15 @@ impl Machine {
             })
             .collect();
         for (call_id, summary, risk) in granted {
-            let started = call_id.clone();
-            self.emit(EventBody::ToolStarted { call_id, summary, risk, arguments: None });
-            self.act(Action::Run { call_id: started });
+            let run = Action::Run { call_id: call_id.clone() };
+            match self.batch.find_mut(&call_id).filter(|state| state.started) {
+                // A restart runs it again; its start is on record.
+                Some(state) => state.stage = Stage::Started,
+                None => {
+                    self.emit(EventBody::ToolStarted { call_id, summary, risk, arguments: None });
+                }
+            }
+            self.act(run);
         }
     }
 
@@ -376,11 +391,11 @@ impl Machine {
 
     fn batch_done(&mut self, moment: &mut Moment) {
         if let Some((limit, scope)) = self.last_step {
-            return self.exhaust(limit, scope, moment);
+            return self.exhaust(limit, scope);
         }
         // The fold counts this iteration when the next one starts.
         if self.batch.is_all_duplicates() && self.refused_in_a_row + 1 >= MAX_REFUSED_IN_A_ROW {
-            return self.exhaust(Limit::NoProgress, LimitScope::Turn, moment);
+            return self.exhaust(Limit::NoProgress, LimitScope::Turn);
         }
         self.next_iteration(moment);
     }

@@ -12,7 +12,8 @@
 //! is asked for again or was checkpointed.
 //!
 //! Records may be held back while a question to the caller ([`Action::Prepare`],
-//! [`Action::Judge`]) is open, so that an iteration in steady state is two commits.
+//! [`Action::Judge`]) is open, so that an iteration in steady state is two commits; no longer than
+//! to the next [`Input::CheckpointDue`], and never in a turn that is being cut off.
 //!
 //! Receives inputs from `session`; hands records and actions to it.
 
@@ -89,8 +90,11 @@ pub struct Machine {
     settings: Settings,
     turn_id: TurnId,
     submission_id: SubmissionId,
+    /// The model of this iteration.
     model: String,
     window: u64,
+    /// The model of the next one, where it is another.
+    next_model: Option<(String, u64)>,
     phase: Phase,
     batch: Batch,
     guard: Guard,
@@ -119,8 +123,6 @@ pub struct Machine {
     steered: Vec<(SubmissionId, Vec<Part>)>,
     time: brakes::Stopwatch,
     outbox: Outbox,
-    /// Questions to the caller that are open.
-    awaiting: usize,
 }
 
 impl Machine {
@@ -132,6 +134,11 @@ impl Machine {
     /// The submission that started it.
     pub fn submission_id(&self) -> &SubmissionId {
         &self.submission_id
+    }
+
+    /// The model that answers in this iteration, `provider/name`.
+    pub fn model(&self) -> &str {
+        &self.model
     }
 
     /// Whether its terminal event is out.
@@ -152,7 +159,7 @@ impl Machine {
     /// Whether there is news that no commit holds yet; it should be asked for with
     /// [`Input::CheckpointDue`] within 100 ms.
     pub fn has_unsaved(&self) -> bool {
-        !self.outbox.records.is_empty()
+        !self.outbox.is_empty()
             || match &self.phase {
                 Phase::Streaming(stream) => stream.has_unsaved(),
                 Phase::RetryWait(_) | Phase::Calls | Phase::Stopping { .. } | Phase::Ended => false,
@@ -188,11 +195,25 @@ impl Machine {
         .map(|state| &state.call)
     }
 
-    fn totals(&self, moment: &Moment) -> TurnTotals {
+    /// Whether a question to the caller is open whose answer is still wanted.
+    fn is_asking(&self) -> bool {
+        match &self.phase {
+            Phase::Streaming(stream) => stream.calls.is_asking(),
+            Phase::Calls => self.batch.is_asking(),
+            Phase::RetryWait(_) | Phase::Stopping { .. } | Phase::Ended => false,
+        }
+    }
+
+    /// Whether the turn's time stands still since people are asked.
+    fn asks_people(&self) -> bool {
+        matches!(self.phase, Phase::Calls) && self.batch.asks_people()
+    }
+
+    fn totals(&self) -> TurnTotals {
         TurnTotals {
             usage: self.usage,
             iterations: self.iterations,
-            duration_ms: self.time.elapsed_ms(moment.boot_ms),
+            duration_ms: self.time.elapsed_ms(),
         }
     }
 }

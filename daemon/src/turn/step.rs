@@ -16,6 +16,8 @@ impl Machine {
     /// Takes an input and says what follows. An input that comes too late (a delta after the
     /// turn's end, an outcome of a call that is over) changes nothing.
     pub fn step(&mut self, input: Input, moment: &mut Moment) -> Step {
+        self.time.tick(moment.boot_ms);
+        let due = matches!(input, Input::CheckpointDue);
         match input {
             Input::Begin(opening) => self.begin(opening, moment),
             Input::TakeUp { otherwise } => self.take_up(otherwise),
@@ -27,14 +29,14 @@ impl Machine {
             Input::Finished { call_id, outcome } => self.finished(&call_id, outcome),
             Input::Steered { submission_id, content } => self.steer(submission_id, content),
             Input::Limits(limits) => self.limits = limits,
+            Input::Model { model, window } => self.configure_model(model, window),
             Input::CheckpointDue => self.checkpoint_due(),
             Input::Cancel { reason, by } => self.cut_off(Ending::Aborted { reason, by }),
-            Input::Fail(error) => self.cut_off(Ending::Failed(error)),
+            Input::Fail(error) => self.fail(error),
         }
         self.advance(moment);
-        self.time.waits(self.is_waiting(), moment.boot_ms);
-        let awaiting = if matches!(self.phase, Phase::Ended) { 0 } else { self.awaiting };
-        let mut step = self.outbox.release(awaiting);
+        self.time.waits(self.asks_people());
+        let mut step = self.outbox.release(self.is_asking() && !due);
         if !step.records.is_empty() {
             self.add_checkpoints(&mut step);
         }
@@ -50,11 +52,7 @@ impl Machine {
 
     /// Asks for something to be done.
     pub(super) fn act(&mut self, action: Action) {
-        match action {
-            Action::Prepare { .. } | Action::Judge { .. } => self.awaiting += 1,
-            Action::Progress(_) => {}
-            _ => self.outbox.urgent = true,
-        }
+        self.outbox.urgent |= !action.is_question();
         self.outbox.actions.push(action);
     }
 
@@ -70,7 +68,17 @@ impl Machine {
             let checkpoints = stream.checkpoints();
             self.outbox.records.extend(checkpoints);
         }
-        self.outbox.urgent = !self.outbox.records.is_empty();
+        self.outbox.urgent = true;
+    }
+
+    /// The model in force needs no change, but its window may not be known since a restart.
+    fn configure_model(&mut self, model: String, window: u64) {
+        if model == self.model {
+            self.window = window;
+            self.next_model = None;
+        } else {
+            self.next_model = Some((model, window));
+        }
     }
 
     fn stream(&mut self, news: StreamInput, moment: &mut Moment) {
@@ -89,26 +97,28 @@ impl Machine {
     }
 
     fn prepared(&mut self, call_id: &CallId, traits: Result<Traits, String>) {
-        self.awaiting = self.awaiting.saturating_sub(1);
         let state = match &mut self.phase {
             Phase::Streaming(stream) => stream.calls.find_mut(call_id),
             _ => self.batch.find_mut(call_id),
         };
-        let Some(state) = state.filter(|state| state.stage == Stage::Preparing) else { return };
-        state.stage = match traits {
-            Ok(traits) => {
+        let Some(state) = state else { return };
+        match (&state.stage, traits) {
+            (Stage::Preparing, Ok(traits)) => {
                 state.traits = Some(traits);
-                Stage::Ready
+                state.stage = Stage::Ready;
             }
-            Err(reason) => {
+            (Stage::Preparing, Err(reason)) => {
                 let text = format!("Tool failed: {reason}");
-                Stage::Finished(Box::new(Outcome::not_run(ToolStatus::Invalid, text)))
+                let outcome = Outcome::not_run(ToolStatus::Invalid, text);
+                state.stage = Stage::Finished(Box::new(outcome));
             }
-        };
+            // Asked again since a restart knows only what its prompt says.
+            (Stage::Prompted(_), Ok(traits)) => state.traits = Some(traits),
+            _ => {}
+        }
     }
 
     fn judged(&mut self, call_id: &CallId, judgement: Judgement) {
-        self.awaiting = self.awaiting.saturating_sub(1);
         let Phase::Calls = self.phase else { return };
         let Some(state) = self.batch.find_mut(call_id).filter(|s| s.stage == Stage::Judging) else {
             return;

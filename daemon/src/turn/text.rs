@@ -74,6 +74,18 @@ pub(super) fn announced_limit(notice: &str) -> Option<(Limit, LimitScope)> {
         .find(|(limit, scope)| last_step_notice(*limit, *scope) == notice)
 }
 
+const CHANGED_TO: &str = "From here on, the model of this session is ";
+
+/// Says that another model goes on from here.
+pub(super) fn model_changed(model: &str) -> String {
+    format!("{CHANGED_TO}{model}.")
+}
+
+/// The model that a note of [`model_changed`] named.
+pub(super) fn changed_model(note: &str) -> Option<&str> {
+    note.strip_prefix(CHANGED_TO)?.strip_suffix('.')
+}
+
 /// Tells a model why there is a new turn without new input.
 pub fn resume_note(ended: Option<AbortReason>) -> String {
     let why = match ended {

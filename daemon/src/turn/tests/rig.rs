@@ -26,6 +26,8 @@ pub(super) struct Rig {
     /// Transactions so far.
     pub(super) commits: usize,
     steps: u64,
+    /// Time that passed without a step.
+    pub(super) passed_ms: u64,
 }
 
 fn start(limits: Limits) -> Start {
@@ -45,7 +47,7 @@ fn start(limits: Limits) -> Start {
 
 impl Rig {
     pub(super) fn new(limits: Limits) -> Self {
-        let moment = Moment::new(Time::from_unix_millis(0), 0, "m0".to_owned());
+        let moment = Moment::new(Time::from_unix_millis(10), 10, "m0".to_owned());
         let mut rig = Self {
             machine: Machine::new(start(limits), &moment),
             limits,
@@ -54,6 +56,7 @@ impl Rig {
             open: Vec::new(),
             commits: 0,
             steps: 0,
+            passed_ms: 0,
         };
         rig.tell(Input::Begin(Opening {
             system: Some(vec![Part::text("system")]),
@@ -65,9 +68,13 @@ impl Rig {
 
     pub(super) fn moment(&mut self) -> Moment {
         self.steps += 1;
-        let boot_ms = self.steps * 10;
+        self.reading("m")
+    }
+
+    fn reading(&self, base: &str) -> Moment {
+        let boot_ms = self.steps * 10 + self.passed_ms;
         let now = Time::from_unix_millis(i64::try_from(boot_ms).expect("small"));
-        Moment::new(now, boot_ms, format!("m{:05}", self.steps))
+        Moment::new(now, boot_ms, format!("{base}{:05}", self.steps))
     }
 
     pub(super) fn tell(&mut self, input: Input) {
@@ -129,8 +136,25 @@ impl Rig {
             in_flight: self.in_flight.clone(),
             steered: Vec::new(),
         };
-        let moment = Moment::new(Time::from_unix_millis(0), 0, "r".to_owned());
-        Machine::restore(start(self.limits), found, &moment)
+        Machine::restore(start(self.limits), found, &self.reading("r"))
+    }
+
+    /// Dies and starts again.
+    pub(super) fn restart(&mut self, first: Input) {
+        self.machine = self.restored();
+        self.open.clear();
+        self.tell(first);
+        self.settle();
+    }
+
+    /// An answer whose calls are ready to run.
+    pub(super) fn answer_with(&mut self, calls: &[(&str, u64)]) {
+        for (name, n) in calls {
+            self.model_calls(name, json!({ "n": n }));
+        }
+        self.settle();
+        self.end("tool_calls");
+        self.settle();
     }
 
     pub(super) fn text(&mut self, text: &str) {

@@ -27,7 +27,7 @@ enum Move {
     Steer,
     Checkpoint,
     Cancel,
-    Fail,
+    Limits(u32),
 }
 
 const NAMES: [&str; 5] = ["read", "write", "ask_write", "no_write", "bad"];
@@ -44,7 +44,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::Steer),
         1 => Just(Move::Checkpoint),
         1 => Just(Move::Cancel),
-        1 => Just(Move::Fail),
+        1 => (1u32..6).prop_map(Move::Limits),
     ];
     prop::collection::vec(one, 1..80)
 }
@@ -92,7 +92,10 @@ fn play(rig: &mut Rig, step: usize, played: &Move) {
         Move::Cancel => {
             rig.tell(Input::Cancel { reason: AbortReason::Interrupted, by: None });
         }
-        Move::Fail => rig.tell(Input::Fail(error())),
+        Move::Limits(max_iterations) => {
+            rig.limits.max_iterations = Some(*max_iterations);
+            rig.tell(Input::Limits(rig.limits));
+        }
     }
 }
 
@@ -198,7 +201,9 @@ fn essence(machine: &Machine) -> String {
         })
         .collect();
     format!(
-        "{phase} {calls:?} {:?} {} {:?} {:?} {:?} {:?} {} {} {} {} {} {}",
+        "{phase} {calls:?} {} {:?} {:?} {} {:?} {:?} {:?} {:?} {} {} {} {} {} {}",
+        machine.model,
+        machine.time.marks(),
         machine.limits,
         machine.iterations,
         machine.usage,
@@ -257,13 +262,10 @@ proptest! {
         if rig.events.iter().any(|event| event.body.is_terminal()) {
             return Ok(());
         }
-        let started_again = rig.machine.batch.states().any(|s| s.stage == Stage::Started);
         rig.machine = rig.restored();
         rig.open.clear();
         rig.tell(Input::TakeUp { otherwise: AbortReason::Crashed });
         finish(&mut rig);
-        if !started_again {
-            check(&rig);
-        }
+        check(&rig);
     }
 }
