@@ -92,9 +92,26 @@ pub enum Join {
 #[derive(Debug)]
 enum Known {
     No,
-    /// It is being read; these events came meanwhile.
-    Reading(Vec<Event>),
+    /// It is being read.
+    Reading(Meanwhile),
     Yes(Box<Session>),
+}
+
+/// What came while a snapshot was read.
+#[derive(Debug, Default)]
+struct Meanwhile {
+    events: Vec<Event>,
+    held: Held,
+}
+
+/// What a commit said of the session's lease.
+#[derive(Debug, Default)]
+enum Held {
+    /// There was no commit.
+    #[default]
+    Unsaid,
+    /// Who holds it after the last one.
+    By(Option<Lease>),
 }
 
 /// A hub's state, behind its mutex.
@@ -139,8 +156,10 @@ impl Hub {
         match &mut self.known {
             Known::No => {}
             Known::Reading(_) | Known::Yes(_) if hole => self.known = Known::No,
-            Known::Reading(pending) if pending.len() == PENDING_EVENTS => self.known = Known::No,
-            Known::Reading(pending) => pending.push(event.clone()),
+            Known::Reading(Meanwhile { events, .. }) if events.len() == PENDING_EVENTS => {
+                self.known = Known::No;
+            }
+            Known::Reading(Meanwhile { events, .. }) => events.push(event.clone()),
             Known::Yes(session) => apply(session, event),
         }
         if self.ring.is_some() {
@@ -150,8 +169,10 @@ impl Hub {
 
     /// Who holds the session.
     pub(super) fn held_by(&mut self, lease: Option<&Lease>) {
-        if let Known::Yes(session) = &mut self.known {
-            session.lease = lease.cloned();
+        match &mut self.known {
+            Known::No => {}
+            Known::Reading(meanwhile) => meanwhile.held = Held::By(lease.cloned()),
+            Known::Yes(session) => session.lease = lease.cloned(),
         }
     }
 
@@ -175,8 +196,11 @@ impl Hub {
         }
     }
 
-    /// As [`Hub::mark`], and for all who join until the next event.
+    /// As [`Hub::mark`], and for all who join until the next event. It is said once.
     pub(super) fn trouble(&mut self, line: Line) {
+        if self.trouble.as_ref() == Some(&line) {
+            return;
+        }
         self.trouble = Some(line.clone());
         self.mark(line);
     }
@@ -226,7 +250,7 @@ impl Hub {
             Known::Yes(_) => false,
             Known::Reading(_) => true,
             Known::No => {
-                self.known = Known::Reading(Vec::new());
+                self.known = Known::Reading(Meanwhile::default());
                 true
             }
         }
@@ -235,21 +259,26 @@ impl Hub {
     /// Takes what the store knew at a moment after [`Hub::begin_seeding`].
     pub(super) fn seed(&mut self, seed: Seed) -> Seeding {
         let Seed { mut session, streaming, running_calls } = seed;
-        let pending = match std::mem::replace(&mut self.known, Known::No) {
+        let Meanwhile { events, held } = match std::mem::replace(&mut self.known, Known::No) {
             Known::Yes(known) => {
                 self.known = Known::Yes(known);
                 return Seeding::Done;
             }
-            Known::Reading(pending) => pending,
-            Known::No => Vec::new(),
+            Known::Reading(meanwhile) => meanwhile,
+            Known::No => Meanwhile::default(),
         };
         let read_at = session.head_seq;
+        if let Held::By(lease) = held
+            && self.head.is_some_and(|head| head >= read_at)
+        {
+            session.lease = lease;
+        }
         match self.head {
             Some(head) if head > read_at => {
-                if pending.first().is_none_or(|first| first.seq > read_at + 1) {
+                if events.first().is_none_or(|first| first.seq > read_at + 1) {
                     return Seeding::Again;
                 }
-                for event in &pending {
+                for event in &events {
                     apply(&mut session, event);
                 }
             }

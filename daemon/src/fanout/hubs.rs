@@ -81,9 +81,20 @@ impl Hubs {
         self.with(session_id, false, |hub| hub.publish(event, line));
     }
 
-    /// Says who holds the session now.
-    pub fn held_by(&self, session_id: &SessionId, lease: Option<&Lease>) {
-        self.with(session_id, false, |hub| hub.held_by(lease));
+    /// Tells the events of a transaction and who holds the session after it, all at one moment.
+    /// The lines are asked only if somebody watches.
+    pub fn commit<'a, L: FnOnce() -> Option<Line>>(
+        &self,
+        session_id: &SessionId,
+        events: impl Iterator<Item = (&'a Event, L)>,
+        lease: Option<&Lease>,
+    ) {
+        self.with(session_id, false, |hub| {
+            for (event, line) in events {
+                hub.publish(event, line);
+            }
+            hub.held_by(lease);
+        });
     }
 
     /// Tells passing news. `line` is asked only if somebody watches.

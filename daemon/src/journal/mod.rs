@@ -107,10 +107,9 @@ impl Journal {
         let (hubs, held) = (self.0.shared.hubs.clone(), self.0.shared.held.clone());
         let session_id = append.session_id.clone();
         let publish = move |committed: Committed<'_>| {
-            for numbered in committed.events {
-                hubs.publish(&session_id, numbered.event(), || line::of_event(numbered));
-            }
-            hubs.held_by(&session_id, committed.lease);
+            let lined = |numbered| move || line::of_event(numbered);
+            let events = committed.events.iter().map(|event| (event.event(), lined(event)));
+            hubs.commit(&session_id, events, committed.lease);
             if let Some(held) = held {
                 held.committed(&session_id, committed.lease);
             }

@@ -17,12 +17,13 @@ use agentd_protocol::id::{PromptId, SessionId, SubmissionId};
 use agentd_protocol::submission::{Op, SubmitParams};
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::Error;
 use super::command::{Command, Submitted};
 use super::input::{Done, Input, Known};
+use super::perform::Attached;
 use super::plan::{Answer, Chore, Plan};
 use super::registry::Retire;
 use super::services::Services;
@@ -61,10 +62,11 @@ pub(super) struct Actor {
     pub(super) renewing: Option<BoxFuture<'static, Result<(), store::Error>>>,
     /// The lease holds until then, in boot time.
     pub(super) lease_until_ms: u64,
-    /// Which connection a submission was last sent on, where its end matters.
-    pub(super) attached: HashMap<SubmissionId, u64>,
-    /// One task for each of them.
+    /// Who sent what the turn and the queue go back to, as far as it is known.
+    pub(super) attached: HashMap<SubmissionId, Attached>,
+    /// One task for each of them whose end matters.
     pub(super) submitters: JoinSet<Done>,
+    pub(super) draining: watch::Receiver<Option<ShutdownMode>>,
     /// It is over.
     pub(super) done: bool,
 }
@@ -79,7 +81,6 @@ impl Actor {
             self.step(input, &mut plan);
             self.perform(plan).await;
         }
-        self.let_go().await;
     }
 
     fn set_timers(&mut self) {
@@ -89,33 +90,33 @@ impl Actor {
         } else {
             self.timers.clear(Timer::Checkpoint);
         }
-        if self.state.turn.is_none() && self.broken.is_none() {
+        let idle = self.state.turn.is_none() && self.broken.is_none() && self.attached.is_empty();
+        if self.services.is_draining() && self.can_stop() {
+            self.timers.set(Timer::Idle, Duration::ZERO);
+        } else if idle {
             self.timers.set_once(Timer::Idle, IDLE);
         } else {
             self.timers.clear(Timer::Idle);
-        }
-        if self.state.draining.is_some() && self.can_stop() {
-            self.timers.set(Timer::Idle, Duration::ZERO);
         }
     }
 
     /// Whether an orderly stop need not wait for this session: nothing runs. A turn that waits
     /// for people is suspended, not ended.
-    fn can_stop(&self) -> bool {
+    pub(super) fn can_stop(&self) -> bool {
         self.state.turn.as_ref().is_none_or(|turn| turn.machine.is_waiting())
     }
 
-    /// The next input. Cancel-safe up to the look-up of a submission.
+    /// The next input: whoever has something, so that a flood of one kind holds up no other.
+    /// Cancel-safe up to the look-up of a submission.
     async fn next_input(&mut self) -> Input {
         let command = tokio::select! {
-            biased;
-            // Before the timers: an actor does not retire with a command in its mailbox.
             Some(command) = self.mailbox.recv() => command,
             timer = self.timers.next() => return Input::Due(timer),
             Some(Ok(done)) = self.submitters.join_next() => return Input::Done(done),
             result = over(&mut self.committing) => return Input::Committed(result),
             result = over(&mut self.renewing) => return Input::Renewed(result),
             input = self.work.next() => return input,
+            mode = stop_mode(&mut self.draining) => return Input::Drain(mode),
         };
         if self.state.epoch.is_none() && self.services.store.is_shared() {
             self.catch_up().await;
@@ -147,7 +148,9 @@ impl Actor {
             return Known::New;
         }
         match self.services.store.prompt(prompt_id).await {
-            Ok(Some(PromptRecord { resolved: Some(resolved), .. })) => {
+            Ok(Some(PromptRecord { prompt, resolved: Some(resolved) }))
+                if prompt.session_id == self.session_id =>
+            {
                 let PromptResolution { decision, by, at } = resolved;
                 Known::Resolved { decision, by, at }
             }
@@ -158,20 +161,49 @@ impl Actor {
 
     /// Decides what follows from an input.
     fn step(&mut self, input: Input, plan: &mut Plan) {
+        if let Some(error) = self.broken.clone() {
+            return self.step_broken(input, &error, plan);
+        }
         let mut moment = state::moment(&self.services);
         match input {
             Input::Submit { submitted, digest, known } => {
                 self.submit(*submitted, digest, known, plan, &mut moment);
             }
-            Input::Command(command) => self.command(command, plan, &mut moment),
+            Input::Command(command) => self.command(command, plan),
             Input::Model(news) => self.model_news(news, plan, &mut moment),
             Input::Output(chunk) => self.tool_output(chunk),
             Input::Done(done) => self.task_done(done, plan, &mut moment),
             Input::Committed(result) => plan.chore = Some(Chore::Committed(result)),
             Input::Renewed(result) => plan.chore = Some(Chore::Renewed(result)),
             Input::Due(timer) => self.due(timer, plan, &mut moment),
+            Input::Drain(mode) => self.drain(mode, plan, &mut moment),
         }
         self.state.settle(plan, &self.services, &mut moment);
+    }
+
+    /// What is known of the session may not be what the store has, until the store is mended: no
+    /// turn runs, and nothing is planned.
+    fn step_broken(&mut self, input: Input, error: &store::Error, plan: &mut Plan) {
+        match input {
+            Input::Submit { submitted, digest, known } => {
+                let mut moment = state::moment(&self.services);
+                self.submit(*submitted, digest, known, plan, &mut moment);
+            }
+            Input::Command(command) => command.refuse(error),
+            Input::Due(Timer::Mend) => plan.chore = Some(Chore::Mend),
+            Input::Due(Timer::Renew) => self.start_renewal(),
+            Input::Renewed(result) => plan.chore = Some(Chore::Renewed(result)),
+            Input::Due(Timer::Idle) => plan.chore = Some(Chore::Retire),
+            Input::Done(Done::Gone { submission_id, connection }) => {
+                self.look_for_submitter(submission_id, connection);
+            }
+            Input::Model(_)
+            | Input::Output(_)
+            | Input::Done(_)
+            | Input::Committed(_)
+            | Input::Due(_)
+            | Input::Drain(_) => {}
+        }
     }
 
     fn submit(
@@ -189,7 +221,7 @@ impl Actor {
                 (None, None) => return self.submit_new(submitted, digest, plan, moment),
             },
             Known::Same(mut result) => {
-                self.watch_submitter(&submitted);
+                self.attach(&submitted);
                 result.replayed = true;
                 plan.answer = Some(Answer::Submitted { reply: submitted.reply, result });
                 return;
@@ -217,7 +249,7 @@ impl Actor {
         };
         match submit::plan(&mut desk) {
             Ok((disposition, turn_id)) => {
-                self.watch_submitter(&submitted);
+                self.attach(&submitted);
                 plan.answer_submitted(submitted, digest, disposition, turn_id);
             }
             Err(error) => {
@@ -228,7 +260,7 @@ impl Actor {
         }
     }
 
-    fn command(&mut self, command: Command, plan: &mut Plan, moment: &mut turn::Moment) {
+    fn command(&mut self, command: Command, plan: &mut Plan) {
         match command {
             Command::Update { params, reply } => self.update(*params, reply, plan),
             Command::Delete { reply } => plan.chore = Some(Chore::Delete(reply)),
@@ -237,12 +269,10 @@ impl Actor {
             // Nobody may be waiting.
             Command::Recover { done } => drop(done.send(())),
             Command::TakeOver { reply } => plan.chore = Some(Chore::TakeOver(reply)),
-            Command::Drain(mode) => self.drain(mode, plan, moment),
         }
     }
 
     fn drain(&mut self, mode: ShutdownMode, plan: &mut Plan, moment: &mut turn::Moment) {
-        self.state.draining = Some(mode);
         let timeout = self.services.config.current().daemon.drain_timeout;
         match mode {
             ShutdownMode::Now => self.cancel(AbortReason::Shutdown, plan, moment),
@@ -295,25 +325,26 @@ impl Actor {
         match timer {
             Timer::Checkpoint => self.tell_turn(turn::Input::CheckpointDue, plan, moment),
             Timer::Retry => self.tell_turn(turn::Input::RetryDue, plan, moment),
-            Timer::StopTasks => self.work.abort(false),
-            Timer::StopProcesses => self.work.abort(true),
+            Timer::StopTasks => self.abort_calls(false, plan, moment),
+            Timer::StopProcesses => self.abort_calls(true, plan, moment),
             Timer::Expire => self.expire_prompts(plan, moment),
             Timer::Drain => self.cancel(AbortReason::Shutdown, plan, moment),
             Timer::Renew => self.start_renewal(),
             Timer::Mend => plan.chore = Some(Chore::Mend),
-            Timer::Idle => self.done = self.can_stop() && self.retire.retire(&self.mailbox),
+            Timer::Idle => plan.chore = Some(Chore::Retire),
         }
     }
+}
 
-    /// Gives back what a suspended turn leaves.
-    async fn let_go(self) {
-        if let Some(Err(error)) = futures_util::future::OptionFuture::from(self.committing).await {
-            tracing::warn!(session = %self.session_id, %error, "the last text was not kept");
+/// Waits until the daemon stops, or stops sooner than it said before.
+async fn stop_mode(draining: &mut watch::Receiver<Option<ShutdownMode>>) -> ShutdownMode {
+    loop {
+        if draining.changed().await.is_err() {
+            // The daemon is gone, and with it everybody who could wait.
+            return std::future::pending().await;
         }
-        let Some(epoch) = self.state.epoch else { return };
-        let released = self.services.journal.release(&self.session_id, epoch).await;
-        if let Err(error) = released {
-            tracing::warn!(session = %self.session_id, %error, "the lease was not given back");
+        if let Some(mode) = *draining.borrow_and_update() {
+            return mode;
         }
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Receives requests from the registry; hands them, in order, to the actor.
 
-use agentd_protocol::daemon::ShutdownMode;
 use agentd_protocol::session::{Session, UpdateParams};
 use agentd_protocol::submission::{SubmitParams, SubmitResult};
 use tokio::sync::oneshot;
@@ -30,8 +29,6 @@ pub(super) enum Command {
     TakeOver { reply: Reply<Session> },
     /// Take up what a former daemon left; loading the session does it.
     Recover { done: oneshot::Sender<()> },
-    /// The daemon stops.
-    Drain(ShutdownMode),
 }
 
 /// A submission with its sender.
@@ -51,7 +48,7 @@ impl Command {
             Self::Submit(submitted) => drop(submitted.reply.send(Err(error))),
             Self::Update { reply, .. } | Self::TakeOver { reply } => drop(reply.send(Err(error))),
             Self::Delete { reply } => drop(reply.send(Err(error))),
-            Self::Recover { .. } | Self::Drain(_) => {}
+            Self::Recover { .. } => {}
         }
     }
 }

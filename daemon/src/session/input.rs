@@ -3,6 +3,7 @@
 //! Receives from the mailbox, the model's stream, tools and timers; hands one input at a time to
 //! the step.
 
+use agentd_protocol::daemon::ShutdownMode;
 use agentd_protocol::id::{CallId, SubmissionId};
 use agentd_protocol::permission::{By, Prompt, Resolution};
 use agentd_protocol::submission::SubmitResult;
@@ -35,6 +36,8 @@ pub(super) enum Input {
     Renewed(Result<(), store::Error>),
     /// A timer is due.
     Due(Timer),
+    /// The daemon stops.
+    Drain(ShutdownMode),
 }
 
 /// What the store knows of a submission's id.
@@ -63,6 +66,6 @@ pub(super) enum Done {
     Asked { call_id: CallId, prompt: Box<Prompt> },
     /// A call is over.
     Ran { call_id: CallId, outcome: Outcome },
-    /// A submitter has been gone for a while.
-    Gone { submission_id: SubmissionId, connection: u64 },
+    /// A submitter has been gone for a while; no connection is named where a restart lost it.
+    Gone { submission_id: SubmissionId, connection: Option<u64> },
 }

@@ -17,6 +17,7 @@ mod services;
 mod state;
 mod submit;
 mod timers;
+mod unload;
 mod update;
 mod work;
 

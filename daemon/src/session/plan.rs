@@ -37,6 +37,8 @@ pub(super) enum Chore {
     Committed(Result<Appended, store::Error>),
     /// So is the lease's renewal.
     Renewed(Result<(), store::Error>),
+    /// Unload the session.
+    Retire,
     /// Try the store again.
     Mend,
     /// Delete the session.

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use agentd_protocol::event::{AbortReason, TurnError, TurnErrorCode};
 use agentd_protocol::id::SessionId;
@@ -25,9 +26,10 @@ use super::plan::Plan;
 use super::registry::Retire;
 use super::services::Services;
 use super::state::{self, State, Turn};
-use super::timers::Timers;
+use super::timers::{Timer, Timers};
 use super::work::Work;
 use crate::knowledge;
+use crate::provider::ModelFacts;
 use crate::store::{self, LoadedSession, OpenTurn};
 use crate::tools::{self, FileSeen, FilesSeen, ToolContext, environment};
 use crate::turn::{self, Found, Machine, Moment};
@@ -57,6 +59,8 @@ impl Actor {
         };
         let context = context(&services, &loaded);
         let timers = Timers::new(services.clock.clone());
+        let mut draining = services.draining.subscribe();
+        draining.mark_changed();
         let open_turn = loaded.open_turn.clone();
         let state = read_state(&services, loaded).await;
         let mut actor = Self {
@@ -75,8 +79,12 @@ impl Actor {
             lease_until_ms: 0,
             attached: HashMap::new(),
             submitters: JoinSet::new(),
+            draining,
             done: false,
         };
+        if actor.state.epoch.is_some() {
+            actor.timers.set(Timer::Renew, Duration::ZERO);
+        }
         actor.take_up_turn(open_turn, &Why::Start).await;
         Ok(actor)
     }
@@ -117,7 +125,7 @@ impl Actor {
     pub(super) async fn follow(&mut self) {
         if let Err(error) = self.read_again().await {
             tracing::warn!(session = %self.session_id, %error, "the session cannot be read");
-            self.done = true;
+            return self.leave(&error);
         }
         self.state.epoch = None;
         self.leave_to_holder();
@@ -168,6 +176,7 @@ impl Actor {
         for prompt in &self.state.session.prompts {
             self.services.open_prompts.add(prompt.prompt_id.clone(), self.session_id.clone());
         }
+        self.miss_submitters();
         self.expire_prompts(&mut plan, &mut moment);
         self.state.settle(&mut plan, &self.services, &mut moment);
         Box::pin(self.perform(plan)).await;
@@ -192,13 +201,21 @@ impl Actor {
         let OpenTurn { turn_id, params, events, in_flight } = open;
         let steered: Vec<SubmitParams> = std::mem::take(&mut self.state.steered);
         let model = started_with(&events).unwrap_or_default();
-        let facts = self.services.providers().get(&model).map(|found| found.facts);
-        let facts = facts.unwrap_or_default();
+        let facts = self.facts(&model);
+        let configured = self.state.session.model.clone();
+        let next_model = configured.map(|model| {
+            let window = self.facts(&model).context_window.unwrap_or(0);
+            (model, window)
+        });
         let start = self.state.start(&self.services, turn_id, &params, &model, &facts);
-        let found = Found { events, in_flight, steered: contents(&steered) };
+        let found = Found { events, in_flight, steered: contents(&steered), next_model };
         let machine = Machine::restore(start, found, moment);
         let steered = steered.into_iter().map(|p| (p.submission.id.clone(), p)).collect();
-        self.state.turn = Some(Turn { machine, params, steered, connection: None, model });
+        self.state.turn = Some(Turn { machine, params, steered });
+    }
+
+    fn facts(&self, model: &str) -> ModelFacts {
+        self.services.providers().get(model).map(|found| found.facts).unwrap_or_default()
     }
 }
 
@@ -280,6 +297,7 @@ async fn read_state(services: &Arc<Services>, loaded: LoadedSession) -> State {
     State {
         held: session.queue_held,
         told: (session.state, session.queue_held),
+        usage: session.usage,
         session,
         queue: queue.into(),
         steered,
@@ -287,16 +305,15 @@ async fn read_state(services: &Arc<Services>, loaded: LoadedSession) -> State {
         next_index: next_item_index,
         rival_lives,
         last_end,
-        hold_next: false,
+        hold_next: None,
         epoch,
         system,
         rules,
         rules_version,
-        draining: *services.draining.borrow(),
     }
 }
 
-async fn system_item(services: &Services, cwd: &str) -> Option<Vec<Part>> {
+pub(super) async fn system_item(services: &Services, cwd: &str) -> Option<Vec<Part>> {
     let (cwd, now) = (PathBuf::from(cwd), services.clock.now());
     tokio::task::spawn_blocking(move || knowledge::system_text(&cwd, now))
         .await

@@ -38,6 +38,9 @@ pub use self::watch::Watch;
 /// their conversations to fit into memory.
 const RECOVERED_AT_ONCE: usize = 32;
 
+/// A second panic within this time after the first is not followed by another try.
+const PANIC_PAUSE_MS: u64 = 60_000;
+
 /// The registry. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Registry(Arc<Inner>);
@@ -45,6 +48,8 @@ pub struct Registry(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     services: Arc<Services>,
+    /// When each session's actor panicked last, in boot time.
+    panics: Mutex<HashMap<SessionId, u64>>,
     actors: Mutex<HashMap<SessionId, mpsc::Sender<Command>>>,
     tracker: TaskTracker,
 }
@@ -80,6 +85,7 @@ impl Registry {
     pub fn new(services: Services) -> Self {
         Self(Arc::new(Inner {
             services: Arc::new(services),
+            panics: Mutex::default(),
             actors: Mutex::new(HashMap::new()),
             tracker: TaskTracker::new(),
         }))
@@ -200,10 +206,6 @@ impl Registry {
     pub fn start_draining(&self, mode: ShutdownMode) {
         self.0.services.draining.send_replace(Some(mode));
         self.0.services.tell(DaemonEvent::ShuttingDown { mode });
-        for actor in self.0.actors().values() {
-            // A full mailbox belongs to an actor that will look at `draining` itself.
-            let _ = actor.try_send(Command::Drain(mode));
-        }
         self.0.tracker.close();
     }
 
@@ -249,10 +251,17 @@ impl Registry {
         });
     }
 
-    /// A panic ended an actor: its session is taken up as after a crash.
+    /// A panic ended an actor: its session is taken up as after a crash. If that panics too, it is
+    /// left alone until somebody asks for it.
     fn after_panic(&self, session_id: &SessionId) {
         tracing::error!(session = %session_id, "a session's task panicked; its turn is closed");
-        self.0.actors().remove(session_id);
+        let now_ms = self.0.services.clock.boot_ms();
+        let mut panics = self.0.panics.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = panics.insert(session_id.clone(), now_ms);
+        drop(panics);
+        if last.is_some_and(|last_ms| now_ms.saturating_sub(last_ms) < PANIC_PAUSE_MS) {
+            return;
+        }
         let (done, _) = oneshot::channel();
         if let Err(error) = self.send(session_id, Command::Recover { done }) {
             tracing::error!(session = %session_id, %error, "the session was not taken up again");

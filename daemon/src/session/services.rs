@@ -2,7 +2,7 @@
 //!
 //! Receives the parts from `boot`; hands them to actors and to the registry.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -87,6 +87,11 @@ impl Services {
         Arc::clone(&kept.1)
     }
 
+    /// Whether the daemon is stopping.
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.borrow().is_some()
+    }
+
     /// The rules of the configuration.
     pub fn configured_rules(&self) -> Vec<RuleInForce> {
         let config = self.config.current();
@@ -119,29 +124,40 @@ impl Services {
 
 /// Which connections watch a session and could answer its prompts.
 #[derive(Debug, Default)]
-pub struct Watchers(Mutex<BTreeSet<(SessionId, u64)>>);
+pub struct Watchers(Mutex<Watching>);
+
+/// How many watches each connection has on each session: one, or two while the second replaces
+/// the first.
+type Watching = BTreeMap<(SessionId, u64), usize>;
 
 impl Watchers {
     pub(super) fn add(&self, session_id: &SessionId, connection: u64, role: Role) {
         if role == Role::Controller {
-            self.lock().insert((session_id.clone(), connection));
+            *self.lock().entry((session_id.clone(), connection)).or_default() += 1;
         }
     }
 
     pub(super) fn remove(&self, session_id: &SessionId, connection: u64) {
-        self.lock().remove(&(session_id.clone(), connection));
+        let mut watching = self.lock();
+        let key = (session_id.clone(), connection);
+        if let Some(count) = watching.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                watching.remove(&key);
+            }
+        }
     }
 
-    /// Whether a controller other than `connection` watches.
-    pub(super) fn has_other(&self, session_id: &SessionId, connection: u64) -> bool {
+    /// Whether a controller watches, other than `connection` if one is named.
+    pub(super) fn has_other(&self, session_id: &SessionId, connection: Option<u64>) -> bool {
         let from = (session_id.clone(), 0);
         self.lock()
             .range(from..)
-            .take_while(|(watched, _)| watched == session_id)
-            .any(|(_, watcher)| *watcher != connection)
+            .take_while(|((watched, _), _)| watched == session_id)
+            .any(|((_, watcher), _)| Some(*watcher) != connection)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<(SessionId, u64)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Watching> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

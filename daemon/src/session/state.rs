@@ -8,12 +8,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use agentd_protocol::daemon::ShutdownMode;
 use agentd_protocol::event::{AbortReason, Event, EventBody};
 use agentd_protocol::id::{SubmissionId, TurnId};
 use agentd_protocol::item::{Origin, Part};
 use agentd_protocol::permission::RuleInForce;
-use agentd_protocol::session::{Session, SessionState};
+use agentd_protocol::session::{Limits, Session, SessionState, Usage};
 use agentd_protocol::submission::{Op, SubmitParams};
 use agentd_protocol::view::session as view;
 
@@ -38,10 +37,13 @@ pub(super) struct State {
     pub(super) last_end: Option<EventBody>,
     /// The place of the next item, while no turn runs.
     pub(super) next_index: u64,
+    /// What was used, while no turn runs; true as of the last plan.
+    pub(super) usage: Usage,
     /// The queue waits for a person; true as of the last plan.
     pub(super) held: bool,
-    /// The input that replaces the running turn was interrupted too.
-    pub(super) hold_next: bool,
+    /// What was said since the running turn is being cut off: an interrupt holds the queue after
+    /// it, an input lets it go. Without a word the turn's end decides.
+    pub(super) hold_next: Option<bool>,
     /// The state that was last told; true as of the last plan.
     pub(super) told: (SessionState, bool),
     /// Who held the lease last did not give it back and still lives.
@@ -54,7 +56,6 @@ pub(super) struct State {
     pub(super) rules: Vec<RuleInForce>,
     /// Which version of them that is.
     pub(super) rules_version: u64,
-    pub(super) draining: Option<ShutdownMode>,
 }
 
 /// The running turn.
@@ -65,9 +66,6 @@ pub(super) struct Turn {
     pub(super) params: SubmitParams,
     /// What was steered into it and is not in an item yet.
     pub(super) steered: BTreeMap<SubmissionId, SubmitParams>,
-    /// The connection of its submitter, while this daemon runs.
-    pub(super) connection: Option<u64>,
-    pub(super) model: String,
 }
 
 impl State {
@@ -79,18 +77,35 @@ impl State {
     pub(super) fn commit(&mut self, events: &[Event]) {
         for event in events {
             view::apply(&mut self.session, event);
+            if let (EventBody::InputSteered { submission_id, .. }, Some(turn)) =
+                (&event.body, &mut self.turn)
+            {
+                turn.steered.remove(submission_id);
+            }
         }
     }
 
-    /// The model of the next turn, with what is known of it.
-    pub(super) fn model(&self, services: &Services) -> Result<(String, ModelFacts), Error> {
+    /// Whether something will start from this submission, or runs from it.
+    pub(super) fn awaits(&self, submission_id: &SubmissionId) -> bool {
+        let runs = |turn: &Turn| turn.machine.submission_id() == submission_id;
+        self.turn.as_ref().is_some_and(runs)
+            || self.queue.iter().any(|queued| queued.params.submission.id == *submission_id)
+    }
+
+    /// The model of a turn with these limits over the session's, with what is known of it.
+    pub(super) fn model(
+        &self,
+        services: &Services,
+        limits: Option<Limits>,
+    ) -> Result<(String, ModelFacts), Error> {
         let providers = services.providers();
         let default = || providers.default_model().map(str::to_owned);
         let Some(model) = self.session.model.clone().or_else(default) else {
             return Err(Error::NoProvider { known_models: providers.known_models() });
         };
-        let found = providers.get(&model).map_err(Error::from_select)?;
-        Ok((model, found.facts))
+        let facts = providers.get(&model).map_err(Error::from_select)?.facts;
+        check_price(&model, &facts, &limits.unwrap_or_default().or(self.session.limits))?;
+        Ok((model, facts))
     }
 
     /// Begins a turn for an accepted input.
@@ -103,7 +118,7 @@ impl State {
         opening: (Vec<Part>, Origin),
         moment: &mut Moment,
     ) -> Result<(), Error> {
-        let (model, facts) = self.model(services)?;
+        let (model, facts) = self.model(services, params.limits)?;
         let start = self.start(services, turn_id.clone(), &params, &model, &facts);
         let mut machine = Machine::new(start, moment);
         let system = self.system.take();
@@ -111,8 +126,7 @@ impl State {
         let step = machine.step(Input::Begin(Opening { system, input, origin }), moment);
         plan.step(turn_id, step);
         self.held = false;
-        self.turn =
-            Some(Turn { machine, params, steered: BTreeMap::new(), connection: None, model });
+        self.turn = Some(Turn { machine, params, steered: BTreeMap::new() });
         Ok(())
     }
 
@@ -126,7 +140,6 @@ impl State {
         facts: &ModelFacts,
     ) -> Start {
         let config = services.config.current();
-        let last = self.turn.as_ref();
         Start {
             settings: Settings {
                 max_parallel: config.tools.max_parallel,
@@ -140,16 +153,17 @@ impl State {
             model: model.to_owned(),
             window: facts.context_window.unwrap_or(0),
             limits: params.limits.unwrap_or_default().or(self.session.limits),
-            session_usage: last.map_or(self.session.usage, |turn| turn.machine.session_usage()),
-            next_index: last.map_or(self.next_index, |turn| turn.machine.next_index()),
+            session_usage: self.usage,
+            next_index: self.next_index,
         }
     }
 
     /// What follows from where the turn is: after its end the next input starts or the queue is
     /// held; a changed state is told. The last thing every plan goes through.
     pub(super) fn settle(&mut self, plan: &mut Plan, services: &Services, moment: &mut Moment) {
-        if self.turn.as_ref().is_some_and(|turn| turn.machine.has_ended()) {
-            self.turn_ended(plan, services, moment);
+        // The next turn may end at once, where its limits let no request through.
+        while let Some(turn) = self.turn.take_if(|turn| turn.machine.has_ended()) {
+            self.turn_ended(turn, plan, services, moment);
         }
         let now = self.now();
         if now != self.told {
@@ -164,7 +178,15 @@ impl State {
         (self.state(), self.held && !self.queue.is_empty())
     }
 
-    fn turn_ended(&mut self, plan: &mut Plan, services: &Services, moment: &mut Moment) {
+    fn turn_ended(
+        &mut self,
+        mut turn: Turn,
+        plan: &mut Plan,
+        services: &Services,
+        moment: &mut Moment,
+    ) {
+        self.next_index = turn.machine.next_index();
+        self.usage = turn.machine.session_usage();
         let terminal = plan.events.iter().rev().find(|event| event.body.is_terminal());
         self.last_end = terminal.map(|event| event.body.clone());
         let advances = matches!(
@@ -175,24 +197,21 @@ impl State {
                     | EventBody::TurnAborted { reason: AbortReason::Replaced, .. }
             )
         );
-        self.queue_leftovers(plan, moment);
-        self.held = !advances || self.hold_next;
-        self.hold_next = false;
+        self.queue_first(turn.take_steered(), plan, moment);
+        self.held = self.hold_next.take().unwrap_or(!advances);
         if !self.held {
             self.start_next(plan, services, moment);
         }
-        if let Some(turn) = self.turn.take_if(|turn| turn.machine.has_ended()) {
-            self.next_index = turn.machine.next_index();
-        }
     }
 
-    /// Steered inputs that no iteration took go to the head of the queue.
-    fn queue_leftovers(&mut self, plan: &mut Plan, moment: &mut Moment) {
-        let Some(turn) = &mut self.turn else { return };
-        let left = turn.machine.take_steered();
-        let mut steered = std::mem::take(&mut turn.steered);
-        for submission_id in left.into_iter().rev() {
-            let Some(params) = steered.remove(&submission_id) else { continue };
+    /// Steered inputs that no iteration takes any more go to the head of the queue.
+    pub(super) fn queue_leftovers(&mut self, plan: &mut Plan, moment: &mut Moment) {
+        let left = self.turn.as_mut().map(Turn::take_steered).unwrap_or_default();
+        self.queue_first(left, plan, moment);
+    }
+
+    fn queue_first(&mut self, inputs: Vec<SubmitParams>, plan: &mut Plan, moment: &mut Moment) {
+        for params in inputs.into_iter().rev() {
             self.enqueue(plan, moment.turn_id(), params, true);
         }
     }
@@ -225,7 +244,7 @@ impl State {
 
     /// Starts the next input of the queue, if there is one and the daemon is not stopping.
     pub(super) fn start_next(&mut self, plan: &mut Plan, services: &Services, moment: &mut Moment) {
-        if self.draining.is_some() {
+        if services.is_draining() {
             return;
         }
         let Some(next) = self.queue.pop_front() else { return };
@@ -271,9 +290,36 @@ impl State {
     }
 
     /// Whether the session needs its lease no longer.
-    pub(super) fn is_at_rest(&self) -> bool {
-        self.turn.is_none() && (self.queue.is_empty() || self.held || self.draining.is_some())
+    pub(super) fn is_at_rest(&self, services: &Services) -> bool {
+        self.turn.is_none() && (self.queue.is_empty() || self.held || services.is_draining())
     }
+}
+
+impl Turn {
+    /// The inputs that were steered into it and that no iteration took, in order.
+    fn take_steered(&mut self) -> Vec<SubmitParams> {
+        let left = self.machine.take_steered();
+        left.iter().filter_map(|submission_id| self.steered.remove(submission_id)).collect()
+    }
+}
+
+/// A limit in money needs a price.
+pub(super) fn check_price(model: &str, facts: &ModelFacts, limits: &Limits) -> Result<(), Error> {
+    let field = match (limits.max_cost_usd, limits.max_session_cost_usd) {
+        (None, None) => return Ok(()),
+        (Some(_), _) => "limits.max_cost_usd",
+        (None, Some(_)) => "limits.max_session_cost_usd",
+    };
+    if facts.price.is_some() {
+        return Ok(());
+    }
+    Err(Error::InvalidParams {
+        field: field.to_owned(),
+        message: format!(
+            "the price of {model} is not known, so its cost cannot be limited: set `price` of this \
+             model in the configuration, or limit tokens"
+        ),
+    })
 }
 
 /// A moment of this daemon.

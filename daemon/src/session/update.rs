@@ -12,6 +12,7 @@ use super::Error;
 use super::actor::Actor;
 use super::command::Reply;
 use super::plan::{Answer, Plan};
+use crate::store;
 
 impl Actor {
     /// Plans the changes of `session/update`.
@@ -67,11 +68,11 @@ impl Actor {
     pub(super) async fn delete(&mut self, reply: Reply<()>) {
         let result = self.try_delete().await;
         if result.is_ok() {
-            self.services.journal.deleted(&self.session_id);
-            self.services.tools.end_session(&self.session_id);
             let session_id = self.session_id.clone();
+            self.services.journal.deleted(&session_id);
+            self.services.tools.end_session(&session_id);
+            self.leave(&store::Error::SessionNotFound(session_id.clone()));
             self.services.tell(DaemonEvent::SessionDeleted { session_id });
-            self.done = true;
         }
         // A caller that is gone needs no answer.
         drop(reply.send(result));

@@ -60,8 +60,8 @@ pub(super) struct Work {
     pub(super) approved: HashMap<CallId, ApprovedCall>,
     /// The tools as the provider wants them, under its key; the same for a whole turn.
     pub(super) tools: Option<(String, Bytes)>,
-    /// Judgements that needed no person, to be told next.
-    pub(super) judged: VecDeque<(CallId, Judgement)>,
+    /// What needed no task, to be told next.
+    pub(super) ready: VecDeque<Done>,
 }
 
 struct Running {
@@ -99,7 +99,7 @@ impl Work {
             prepared: HashMap::new(),
             approved: HashMap::new(),
             tools: None,
-            judged: VecDeque::new(),
+            ready: VecDeque::new(),
         }
     }
 
@@ -134,20 +134,25 @@ impl Work {
         self.running.insert(abort.id(), Running { call_id, kind, abort });
     }
 
-    /// Aborts the calls that were cancelled and did not end by themselves.
-    pub(super) fn abort(&mut self, processes_too: bool) {
-        for running in self.running.values() {
-            match running.kind {
-                Kind::Run { process } if processes_too || !process => running.abort.abort(),
-                Kind::Run { .. } | Kind::Prepare | Kind::Ask => {}
-            }
-        }
+    /// Aborts the calls that run, and gives them up: a task that blocks its thread does not end,
+    /// and what comes of it is not listened to.
+    pub(super) fn abort(&mut self, processes_too: bool) -> Vec<CallId> {
+        let aborted = self.running.extract_if(|_, running| match running.kind {
+            Kind::Run { process } => processes_too || !process,
+            Kind::Prepare | Kind::Ask => false,
+        });
+        aborted
+            .map(|(_, running)| {
+                running.abort.abort();
+                running.call_id
+            })
+            .collect()
     }
 
     /// The next news of the work in hand. Waits for ever when there is none. Cancel-safe.
     pub(super) async fn next(&mut self) -> Input {
-        if let Some((call_id, judgement)) = self.judged.pop_front() {
-            return Input::Done(Done::Judged { call_id, judgement });
+        if let Some(done) = self.ready.pop_front() {
+            return Input::Done(done);
         }
         loop {
             tokio::select! {
@@ -177,7 +182,7 @@ impl Work {
     ) -> Option<Done> {
         match done {
             Ok((id, done)) => {
-                running.remove(&id);
+                running.remove(&id)?;
                 Some(done)
             }
             Err(error) => {

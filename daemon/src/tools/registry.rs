@@ -42,6 +42,12 @@ impl Tools {
         Self(builtin::all(launcher).into_iter().map(Registered::new).collect())
     }
 
+    /// These tools.
+    #[cfg(test)]
+    pub(crate) fn of(tools: Vec<Arc<dyn Tool>>) -> Self {
+        Self(tools.into_iter().map(Registered::new).collect())
+    }
+
     /// What models are told about the tools, in a fixed order.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.0.iter().map(|registered| registered.tool.spec())

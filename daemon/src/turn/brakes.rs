@@ -135,12 +135,6 @@ impl Stopwatch {
         self.iteration_from_ms = self.active_ms();
     }
 
-    /// What was noted at the last iteration and since.
-    #[cfg(test)]
-    pub(super) fn marks(&self) -> (bool, u64, u64) {
-        (self.waits, self.iteration_from_ms, self.longest_ms)
-    }
-
     /// Everything since the start.
     pub(super) fn elapsed_ms(&self) -> u64 {
         self.elapsed_ms

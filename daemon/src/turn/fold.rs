@@ -30,6 +30,8 @@ pub struct Found {
     pub in_flight: Option<InFlightItem>,
     /// Inputs that were steered into the turn and that no iteration took.
     pub steered: Vec<(SubmissionId, Vec<Part>)>,
+    /// The session's model as it is configured now, with its window in tokens.
+    pub next_model: Option<(String, u64)>,
 }
 
 impl Machine {
@@ -85,6 +87,9 @@ impl Machine {
             stream.restore(in_flight);
         }
         machine.steered = found.steered;
+        if let Some((model, window)) = found.next_model {
+            machine.configure_model(model, window);
+        }
         machine
     }
 

@@ -72,7 +72,7 @@ impl Machine {
     }
 
     /// The model in force needs no change, but its window may not be known since a restart.
-    fn configure_model(&mut self, model: String, window: u64) {
+    pub(super) fn configure_model(&mut self, model: String, window: u64) {
         if model == self.model {
             self.window = window;
             self.next_model = None;

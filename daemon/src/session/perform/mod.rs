@@ -11,6 +11,9 @@ mod permission;
 mod submitter;
 mod tool;
 
+pub(super) use self::submitter::Attached;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,10 +25,11 @@ use futures_util::FutureExt;
 use super::Error;
 use super::actor::Actor;
 use super::plan::{Chore, Plan};
-use super::recovery::Why;
+use super::recovery::{Why, system_item};
 use super::timers::Timer;
 use super::work::Work;
 use crate::store::{self, Append, Appended, LeaseUse, Store};
+use crate::tools::ToolContext;
 use crate::turn::Action;
 
 /// Between two tries to write a store that failed.
@@ -37,6 +41,7 @@ impl Actor {
             Some(Chore::Mend) => return self.mend().await,
             Some(Chore::Delete(reply)) => return self.delete(reply).await,
             Some(Chore::TakeOver(reply)) => return self.take_over(reply).await,
+            Some(Chore::Retire) => return self.unload().await,
             Some(Chore::Renewed(result)) => self.renewed(result).await,
             Some(Chore::Committed(Ok(appended))) => self.committed(&appended, false, false),
             Some(Chore::Committed(Err(error))) => return self.commit_failed(error).await,
@@ -50,6 +55,7 @@ impl Actor {
                 }
                 return self.commit_failed(error).await;
             }
+            self.follow_directory().await;
         } else if let Some(answer) = plan.answer {
             answer.give(&self.state.session);
         }
@@ -74,7 +80,7 @@ impl Actor {
                 Some(epoch) => LeaseUse::Held { epoch },
                 None => LeaseUse::Take { by_force: plan.by_force },
             },
-            release: self.state.is_at_rest(),
+            release: self.state.is_at_rest(&self.services),
             events: std::mem::take(&mut plan.events),
             rows: std::mem::take(&mut plan.rows),
         };
@@ -92,7 +98,7 @@ impl Actor {
         Ok(())
     }
 
-    fn committed(&mut self, appended: &Appended, released: bool, ends_turn: bool) {
+    pub(super) fn committed(&mut self, appended: &Appended, released: bool, ends_turn: bool) {
         if ends_turn {
             self.work_over();
         }
@@ -100,6 +106,8 @@ impl Actor {
         for event in &appended.events {
             self.note(event);
         }
+        let state = &self.state;
+        self.attached.retain(|submission_id, _| state.awaits(submission_id));
         self.state.session.head_seq = appended.head;
         if released {
             self.state.epoch = None;
@@ -144,6 +152,19 @@ impl Actor {
         }
     }
 
+    /// Tools work where the session does.
+    async fn follow_directory(&mut self) {
+        let session = &self.state.session;
+        let cwd = PathBuf::from(&session.cwd);
+        if self.context.cwd == cwd {
+            return;
+        }
+        if session.item_count == 0 {
+            self.state.system = system_item(&self.services, &session.cwd).await;
+        }
+        self.context = Arc::new(ToolContext { cwd, ..(*self.context).clone() });
+    }
+
     /// Throws the work of a turn away.
     pub(super) fn work_over(&mut self) {
         self.work.cancel.cancel();
@@ -175,7 +196,7 @@ impl Actor {
     }
 
     /// A transaction failed: nothing of its plan happened.
-    async fn commit_failed(&mut self, error: store::Error) {
+    pub(super) async fn commit_failed(&mut self, error: store::Error) {
         tracing::warn!(session = %self.session_id, %error, "a session's transaction failed");
         match error {
             store::Error::LeaseLost | store::Error::LeaseHeld(_) => self.lose_lease().await,
@@ -183,6 +204,10 @@ impl Actor {
             store::Error::HeadMoved { .. } => {
                 self.stop_working();
                 self.follow().await;
+            }
+            store::Error::SessionNotFound(_) => {
+                self.stop_working();
+                self.leave(&error);
             }
             error => {
                 self.stop_working();

@@ -26,7 +26,7 @@ impl Actor {
     pub(super) async fn request(&mut self, attempt: u32) {
         self.work.attempt = attempt;
         let Some(turn) = &self.state.turn else { return };
-        let selected = self.services.providers().get(&turn.model);
+        let selected = self.services.providers().get(turn.machine.model());
         let stream = match selected {
             Ok(selected) => {
                 self.stream(selected).await.map_err(|error| fault(TurnErrorCode::Store, &error))
@@ -122,7 +122,7 @@ impl Actor {
 
     fn priced(&self, usage: Usage) -> Usage {
         let Some(turn) = &self.state.turn else { return usage };
-        match self.services.providers().get(&turn.model) {
+        match self.services.providers().get(turn.machine.model()) {
             Ok(selected) => selected.facts.priced(usage),
             Err(_) => usage,
         }
@@ -159,7 +159,7 @@ impl Actor {
 
     fn retry_policy(&self) -> Option<RetryPolicy> {
         let turn = self.state.turn.as_ref()?;
-        self.services.providers().get(&turn.model).ok().map(|selected| selected.retry)
+        self.services.providers().get(turn.machine.model()).ok().map(|selected| selected.retry)
     }
 }
 

@@ -105,11 +105,10 @@ impl Actor {
 
     fn nobody_to_ask(&self) -> bool {
         let Some(turn) = &self.state.turn else { return false };
+        let submitter = self.attached.get(turn.machine.submission_id());
+        let own = submitter.and_then(|submitter| submitter.connection);
         turn.params.on_prompt == OnPrompt::Deny
-            && !self
-                .services
-                .watchers
-                .has_other(&self.session_id, turn.connection.unwrap_or(u64::MAX))
+            && !self.services.watchers.has_other(&self.session_id, own)
     }
 
     /// Ends the prompts whose time is over and sets the timer for the next one.

@@ -1,15 +1,16 @@
-//! Submitters that ask for their turn to end when they are gone.
+//! Submitters: who sent what runs and what waits, and turns that end when they are gone.
 //!
 //! Gone means: both directions of the connection closed for 5 s without the same submission sent
-//! again on another connection.
+//! again on another connection. A restart closes every connection.
 //!
-//! Receives submissions with `on_disconnect: "interrupt"`; hands the machine the end of their turn.
+//! Receives accepted submissions; hands the machine the end of their turn.
 
 use std::time::Duration;
 
 use agentd_protocol::event::AbortReason;
 use agentd_protocol::id::SubmissionId;
 use agentd_protocol::submission::OnDisconnect;
+use tokio::task::AbortHandle;
 
 use crate::session::actor::Actor;
 use crate::session::command::Submitted;
@@ -20,30 +21,82 @@ use crate::turn::{self, Moment};
 /// How long a submitter may be away.
 const AWAY: Duration = Duration::from_secs(5);
 
+/// Who sent a submission last.
+#[derive(Debug)]
+pub(in crate::session) struct Attached {
+    /// The connection; absent where a restart lost it.
+    pub(in crate::session) connection: Option<u64>,
+    /// Waits for its end, where that matters.
+    watch: Option<AbortHandle>,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if let Some(watch) = &self.watch {
+            watch.abort();
+        }
+    }
+}
+
 impl Actor {
-    pub(in crate::session) fn watch_submitter(&mut self, submitted: &Submitted) {
-        if submitted.params.on_disconnect != OnDisconnect::Interrupt {
+    /// Notes who sent a submission, if a turn or the queue goes back to it.
+    pub(in crate::session) fn attach(&mut self, submitted: &Submitted) {
+        let submission_id = submitted.params.submission.id.clone();
+        if !self.state.awaits(&submission_id) {
             return;
         }
-        let submission_id = submitted.params.submission.id.clone();
-        let connection = submitted.caller.connection;
-        self.attached.insert(submission_id.clone(), connection);
-        let (gone, clock) = (submitted.caller.gone.clone(), self.services.clock.clone());
-        self.submitters.spawn(async move {
-            gone.cancelled().await;
-            clock.sleep(AWAY).await;
-            Done::Gone { submission_id, connection }
+        let connection = Some(submitted.caller.connection);
+        let watch = (submitted.params.on_disconnect == OnDisconnect::Interrupt).then(|| {
+            let (gone, clock) = (submitted.caller.gone.clone(), self.services.clock.clone());
+            let submission_id = submission_id.clone();
+            self.submitters.spawn(async move {
+                gone.cancelled().await;
+                clock.sleep(AWAY).await;
+                Done::Gone { submission_id, connection }
+            })
         });
+        self.attached.insert(submission_id, Attached { connection, watch });
+    }
+
+    /// Gives the submitters that a restart lost their time to come back.
+    pub(in crate::session) fn miss_submitters(&mut self) {
+        let running = self.state.turn.as_ref().map(|turn| &turn.params);
+        let waiting = self.state.queue.iter().map(|queued| &queued.params);
+        let missed: Vec<_> = running
+            .into_iter()
+            .chain(waiting)
+            .filter(|params| params.on_disconnect == OnDisconnect::Interrupt)
+            .map(|params| params.submission.id.clone())
+            .filter(|submission_id| !self.attached.contains_key(submission_id))
+            .collect();
+        for submission_id in missed {
+            self.look_for_submitter(submission_id, None);
+        }
+    }
+
+    /// Gives a submitter that is gone its time anew.
+    pub(in crate::session) fn look_for_submitter(
+        &mut self,
+        submission_id: SubmissionId,
+        connection: Option<u64>,
+    ) {
+        let (id, clock) = (submission_id.clone(), self.services.clock.clone());
+        let watch = self.submitters.spawn(async move {
+            clock.sleep(AWAY).await;
+            Done::Gone { submission_id: id, connection }
+        });
+        self.attached.insert(submission_id, Attached { connection, watch: Some(watch) });
     }
 
     pub(in crate::session) fn submitter_gone(
         &mut self,
         submission_id: &SubmissionId,
-        connection: u64,
+        connection: Option<u64>,
         plan: &mut Plan,
         moment: &mut Moment,
     ) {
-        if self.attached.get(submission_id) != Some(&connection) {
+        let last = self.attached.get(submission_id).map(|attached| attached.connection);
+        if last != Some(connection) {
             return;
         }
         self.attached.remove(submission_id);

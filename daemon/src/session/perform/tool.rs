@@ -19,7 +19,7 @@ use crate::session::plan::Plan;
 use crate::session::timers::Timer;
 use crate::session::work::PreparedCall;
 use crate::tools::{OutputChunk, Run, ToolContext, ToolOutput, Tools, path};
-use crate::turn::{self, Judgement, Moment, Outcome, Traits};
+use crate::turn::{self, INTERRUPTED_AFTER_START, Judgement, Moment, Outcome, Traits};
 
 /// What a cancelled tool without a process gets to end by itself.
 const TASK_GRACE: Duration = Duration::from_millis(100);
@@ -27,6 +27,10 @@ const TASK_GRACE: Duration = Duration::from_millis(100);
 /// What a cancelled tool with a process gets beyond the grace its processes get: the time to
 /// reap them and say so.
 const PROCESS_MARGIN: Duration = Duration::from_millis(1_500);
+
+/// The result of a call that was not run since nobody knows whether the session is still ours.
+const NO_LEASE: &str = "Tool failed: it was not run, since the session's lease could not be \
+                        renewed. Try again.";
 
 impl Actor {
     /// Asks the tool what a call is.
@@ -82,7 +86,7 @@ impl Actor {
     }
 
     fn judged_now(&mut self, call_id: CallId, judgement: Judgement) {
-        self.work.judged.push_back((call_id, judgement));
+        self.work.ready.push_back(Done::Judged { call_id, judgement });
     }
 
     /// Runs a call whose start is recorded.
@@ -92,6 +96,10 @@ impl Actor {
             self.renew_lease().await;
             if self.state.epoch.is_none() {
                 return;
+            }
+            if self.services.clock.boot_ms() > self.lease_until_ms {
+                let outcome = Outcome::not_run(ToolStatus::Error, NO_LEASE);
+                return self.work.ready.push_back(Done::Ran { call_id, outcome });
             }
         }
         let Some(call) = self.call(&call_id) else { return };
@@ -120,6 +128,20 @@ impl Actor {
         let grace = self.services.config.current().tools.shell.kill_grace;
         self.timers.set(Timer::StopTasks, TASK_GRACE);
         self.timers.set(Timer::StopProcesses, grace + PROCESS_MARGIN);
+    }
+
+    /// Ends the calls that were cancelled and did not end by themselves: nobody waits for them any
+    /// longer, also not where they cannot be stopped.
+    pub(in crate::session) fn abort_calls(
+        &mut self,
+        processes_too: bool,
+        plan: &mut Plan,
+        moment: &mut Moment,
+    ) {
+        for call_id in self.work.abort(processes_too) {
+            let outcome = Outcome::not_run(ToolStatus::Interrupted, INTERRUPTED_AFTER_START);
+            self.tell_turn(turn::Input::Finished { call_id, outcome }, plan, moment);
+        }
     }
 
     /// Live output goes to those who watch.

@@ -8,7 +8,9 @@ use agentd_protocol::session::{Limits, ModelOptions, Session};
 use agentd_protocol::submission::Disposition;
 
 use super::{Accepted, Desk};
+use crate::provider::ModelFacts;
 use crate::session::Error;
+use crate::session::state::check_price;
 use crate::turn::Input;
 
 pub(super) fn plan(
@@ -43,10 +45,11 @@ pub(super) fn plan(
                 .to_owned(),
         });
     }
-    check_model(desk, &session)?;
+    let facts = check_model(desk, &session)?;
     let turn_id = desk.state.active_turn().cloned();
     desk.accept(Disposition::Applied, turn_id.as_ref());
     let limits = limits.map(|_| session.limits);
+    let model = session.model.clone().filter(|_| changed.iter().any(|field| field == "model"));
     if session.permission_mode == PermissionMode::Full
         && desk.state.session.permission_mode != PermissionMode::Full
     {
@@ -61,10 +64,16 @@ pub(super) fn plan(
         let limits = turn.params.limits.unwrap_or_default().or(limits);
         desk.tell_turn(Input::Limits(limits));
     }
+    if let Some(model) = model {
+        let window = facts.context_window.unwrap_or(0);
+        desk.tell_turn(Input::Model { model, window });
+    }
     Ok((Disposition::Applied, turn_id))
 }
 
-fn check_model(desk: &Desk<'_>, session: &Session) -> Result<(), Error> {
-    let Some(model) = &session.model else { return Ok(()) };
-    desk.services.providers().get(model).map(drop).map_err(Error::from_select)
+fn check_model(desk: &Desk<'_>, session: &Session) -> Result<ModelFacts, Error> {
+    let Some(model) = &session.model else { return Ok(ModelFacts::default()) };
+    let facts = desk.services.providers().get(model).map_err(Error::from_select)?.facts;
+    check_price(model, &facts, &session.limits)?;
+    Ok(facts)
 }

@@ -22,7 +22,7 @@ pub(super) fn plan(desk: &mut Desk<'_>, drop_queue: bool, expected: Option<&Turn
         }
     }
     if desk.state.turn.as_ref().is_some_and(|turn| turn.machine.is_stopping()) {
-        desk.state.hold_next = true;
+        desk.state.hold_next = Some(true);
     }
     let by = Some(desk.submitted.caller.by());
     desk.tell_turn(Input::Cancel { reason: AbortReason::Interrupted, by });

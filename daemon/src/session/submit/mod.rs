@@ -67,33 +67,11 @@ impl Desk<'_> {
     fn expect_turn(&self, expected: Option<&TurnId>) -> Result<(), Error> {
         let active = self.state.active_turn();
         match expected {
-            Some(expected) if active != Some(expected) => {
+            Some(expected) if active.is_some_and(|active| active != expected) => {
                 Err(Error::TurnMismatch { active: active.cloned() })
             }
             _ => Ok(()),
         }
-    }
-
-    /// Refuses a turn that has no model, or whose cost is limited and cannot be known.
-    fn may_start(&self) -> Result<(), Error> {
-        let (model, facts) = self.state.model(self.services)?;
-        let asked = self.submitted.params.limits.unwrap_or_default();
-        let limits = asked.or(self.state.session.limits);
-        let field = match (limits.max_cost_usd, limits.max_session_cost_usd) {
-            (Some(_), _) => "limits.max_cost_usd",
-            (None, Some(_)) => "limits.max_session_cost_usd",
-            (None, None) => return Ok(()),
-        };
-        if facts.price.is_some() {
-            return Ok(());
-        }
-        Err(Error::InvalidParams {
-            field: field.to_owned(),
-            message: format!(
-                "the price of {model} is not known, so its cost cannot be limited: set `price` of \
-                 this model in the configuration, or limit tokens"
-            ),
-        })
     }
 
     /// Tells the running turn something and plans what follows.

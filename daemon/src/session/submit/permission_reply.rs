@@ -4,7 +4,7 @@
 //! Prompts that are no longer open are looked up by the actor before this is asked.
 
 use agentd_protocol::event::Resolved;
-use agentd_protocol::permission::{Decision, PermissionReply, Prompt, Rule, Scope};
+use agentd_protocol::permission::{Decision, PermissionReply, Prompt, Resolution, Rule, Scope};
 use agentd_protocol::submission::Disposition;
 
 use super::{Accepted, Desk};
@@ -15,6 +15,11 @@ use crate::turn::Input;
 pub(super) fn plan(desk: &mut Desk<'_>, reply: PermissionReply) -> Accepted {
     let open = desk.state.session.prompts.iter().find(|p| p.prompt_id == reply.prompt_id);
     let Some(prompt) = open else { return Err(Error::PromptNotFound(reply.prompt_id)) };
+    if desk.state.turn.as_ref().is_some_and(|turn| turn.machine.is_stopping()) {
+        // The end of its turn is on the way, and takes it along.
+        let (decision, at) = (Resolution::Cancelled, desk.moment.now);
+        return Err(Error::PromptResolved { decision, by: None, at });
+    }
     let rule = remembered(prompt, &reply)?;
     let turn_id = desk.state.active_turn().cloned();
     desk.accept(Disposition::Applied, turn_id.as_ref());

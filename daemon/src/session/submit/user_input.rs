@@ -5,7 +5,7 @@
 use agentd_protocol::event::{AbortReason, EventBody};
 use agentd_protocol::id::TurnId;
 use agentd_protocol::item::{Content, Origin, Part};
-use agentd_protocol::submission::{Delivery, Disposition};
+use agentd_protocol::submission::{Delivery, Disposition, SubmitParams};
 
 use super::{Accepted, Desk};
 use crate::session::Error;
@@ -24,10 +24,10 @@ pub(super) fn plan(
     expected: Option<&TurnId>,
 ) -> Accepted {
     check(&content)?;
-    if desk.state.draining.is_some() {
+    if desk.services.is_draining() {
         return Err(Error::ShuttingDown);
     }
-    if matches!(delivery, Delivery::Steer | Delivery::Replace) {
+    if matches!(delivery, Delivery::Auto | Delivery::Steer | Delivery::Replace) {
         desk.expect_turn(expected)?;
     }
     let Some(turn) = &desk.state.turn else {
@@ -41,8 +41,8 @@ pub(super) fn plan(
         Delivery::Reject => Err(Error::TurnActive(turn.machine.turn_id().clone())),
         Delivery::Steer if stopping => Err(Error::NoActiveTurn),
         Delivery::Auto | Delivery::Steer if !stopping => Ok(steer(desk, content)),
-        Delivery::Auto | Delivery::Steer | Delivery::Queue => queue(desk),
-        Delivery::Replace => replace(desk),
+        Delivery::Auto | Delivery::Steer | Delivery::Queue => queue(desk, stopping),
+        Delivery::Replace => replace(desk, stopping),
     }
 }
 
@@ -64,16 +64,13 @@ fn check(content: &Content) -> Result<(), Error> {
 
 fn start(desk: &mut Desk<'_>, content: Content) -> Accepted {
     // Refused before anything is planned.
-    desk.may_start()?;
+    let params = desk.submitted.params.clone();
+    desk.state.model(desk.services, params.limits)?;
     let turn_id = desk.moment.turn_id();
     desk.accept(Disposition::Started, Some(&turn_id));
     name_session(desk, &content);
-    let params = desk.submitted.params.clone();
     let opening = (content.into_parts(), Origin::User);
     desk.state.begin(desk.plan, desk.services, &turn_id, params, opening, desk.moment)?;
-    if let Some(turn) = &mut desk.state.turn {
-        turn.connection = Some(desk.submitted.caller.connection);
-    }
     Ok((Disposition::Started, Some(turn_id)))
 }
 
@@ -103,25 +100,34 @@ fn steer(desk: &mut Desk<'_>, content: Content) -> (Disposition, Option<TurnId>)
     (Disposition::Steered, turn_id)
 }
 
-fn queue(desk: &mut Desk<'_>) -> Accepted {
+/// The turn of an input that will have to wait, if it may.
+fn may_wait(desk: &mut Desk<'_>) -> Result<(TurnId, SubmitParams), Error> {
     if desk.state.queue.len() >= MAX_QUEUE {
         return Err(Error::Overloaded { retry_after_ms: 1_000 });
     }
-    desk.may_start()?;
-    let turn_id = desk.moment.turn_id();
-    desk.accept(Disposition::Queued, Some(&turn_id));
     let params = desk.submitted.params.clone();
+    desk.state.model(desk.services, params.limits)?;
+    Ok((desk.moment.turn_id(), params))
+}
+
+fn queue(desk: &mut Desk<'_>, stopping: bool) -> Accepted {
+    let (turn_id, params) = may_wait(desk)?;
+    desk.accept(Disposition::Queued, Some(&turn_id));
     desk.state.enqueue(desk.plan, turn_id.clone(), params, false);
+    if stopping {
+        // It came after the word that holds the queue.
+        desk.state.hold_next = Some(false);
+    }
     Ok((Disposition::Queued, Some(turn_id)))
 }
 
-fn replace(desk: &mut Desk<'_>) -> Accepted {
-    desk.may_start()?;
-    let turn_id = desk.moment.turn_id();
+fn replace(desk: &mut Desk<'_>, stopping: bool) -> Accepted {
+    let (turn_id, params) = may_wait(desk)?;
     desk.accept(Disposition::Replaced, Some(&turn_id));
-    let params = desk.submitted.params.clone();
+    // What was steered into the turn stays behind what replaces it.
+    desk.state.queue_leftovers(desk.plan, desk.moment);
     desk.state.enqueue(desk.plan, turn_id.clone(), params, true);
-    desk.state.hold_next = false;
+    desk.state.hold_next = stopping.then_some(false);
     let by = Some(desk.submitted.caller.by());
     desk.tell_turn(Input::Cancel { reason: AbortReason::Replaced, by });
     Ok((Disposition::Replaced, Some(turn_id)))

@@ -26,7 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) struct House {
     pub(super) registry: Registry,
-    store: Store,
+    pub(super) store: Store,
+    pub(super) clock: Clock,
+    tools: Tools,
     dir: TempDir,
 }
 
@@ -40,12 +42,16 @@ pub(super) struct Eyes {
 
 impl House {
     pub(super) fn new() -> Self {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        std::fs::create_dir(dir.path().join("work")).expect("a directory");
-        Self::open(dir)
+        Self::with(Clock::system(), Tools::builtin("/nonexistent/agentd".into()))
     }
 
-    fn open(dir: TempDir) -> Self {
+    pub(super) fn with(clock: Clock, tools: Tools) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        std::fs::create_dir(dir.path().join("work")).expect("a directory");
+        Self::open(dir, clock, tools)
+    }
+
+    fn open(dir: TempDir, clock: Clock, tools: Tools) -> Self {
         let sources = config::Sources::default();
         let config = config::Handle::load(sources).expect("the built-in configuration");
         let options = Options {
@@ -56,11 +62,11 @@ impl House {
             announcement: String::new(),
         };
         let store =
-            Store::open(&dir.path().join("state"), options, Clock::system()).expect("a store");
-        let tools = Tools::builtin("/nonexistent/agentd".into());
+            Store::open(&dir.path().join("state"), options, clock.clone()).expect("a store");
         let environment = std::collections::BTreeMap::new();
-        let services = Services::new(store.clone(), config, tools, Clock::system(), environment);
-        Self { registry: Registry::new(services), store, dir }
+        let services =
+            Services::new(store.clone(), config, tools.clone(), clock.clone(), environment);
+        Self { registry: Registry::new(services), store, clock, tools, dir }
     }
 
     pub(super) fn work(&self) -> std::path::PathBuf {
@@ -78,10 +84,10 @@ impl House {
     /// Stops as an orderly stop does, and starts again on the same state.
     pub(super) async fn restart(self) -> Self {
         self.registry.shutdown().await;
-        let Self { registry, store, dir } = self;
+        let Self { registry, store, clock, tools, dir } = self;
         drop(registry);
         store.close().await.expect("the store closes");
-        let house = Self::open(dir);
+        let house = Self::open(dir, clock, tools);
         house.registry.recover().await.expect("recovery");
         house
     }
@@ -141,13 +147,18 @@ impl House {
     }
 
     pub(super) async fn watch(&self, session_id: &SessionId) -> Eyes {
+        self.watch_as(session_id, &caller(9), Role::Observer).await
+    }
+
+    pub(super) async fn watch_as(
+        &self,
+        session_id: &SessionId,
+        caller: &Caller,
+        role: Role,
+    ) -> Eyes {
         let params =
             SubscribeParams { session_id: session_id.clone(), since: Some(0), progress: None };
-        let watch = self
-            .registry
-            .subscribe(&caller(9), Role::Observer, params)
-            .await
-            .expect("a subscription");
+        let watch = self.registry.subscribe(caller, role, params).await.expect("a subscription");
         Eyes { watch, seen: Vec::new(), messages: Vec::new(), ahead: VecDeque::new() }
     }
 }
@@ -188,6 +199,19 @@ impl Eyes {
             EventBody::PermissionRequested { prompt } => prompt.prompt_id,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Reads on to an event after this one.
+    pub(super) async fn after(&mut self, seq: u64) {
+        while self.next().await.seq <= seq {}
+    }
+
+    /// The next message, whatever it is.
+    pub(super) async fn message(&mut self) -> StreamMessage {
+        let line = tokio::time::timeout(PATIENCE, self.watch.next()).await;
+        let line = line.expect("a message").expect("the session is there");
+        let message: Value = serde_json::from_slice(&line).expect("JSON");
+        serde_json::from_value(message["params"]["result"].clone()).expect("a message")
     }
 
     async fn next(&mut self) -> Event {

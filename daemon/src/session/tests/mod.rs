@@ -1,7 +1,10 @@
 //! The actor's tests: a real store in a temporary directory, the demo model, the real tools.
 
+mod faults;
 mod house;
 mod prompts;
 mod queue;
 mod restart;
+mod snapshot;
+mod stubborn;
 mod turns;

@@ -1,11 +1,12 @@
 //! Prompts: asked, answered once, durable.
 
+use agentd_protocol::daemon::Role;
 use agentd_protocol::event::EventBody;
 use agentd_protocol::permission::{Decision, Resolution};
 use agentd_protocol::session::SessionState;
 use serde_json::json;
 
-use super::house::House;
+use super::house::{House, caller};
 use crate::session::Error;
 
 #[tokio::test]
@@ -104,4 +105,45 @@ async fn an_interrupt_resolves_the_prompt_as_cancelled() {
     let late = house.reply(&prompt_id, Decision::Allow).await;
     let Err(Error::PromptResolved { decision, .. }) = late else { panic!("{late:?}") };
     assert_eq!(decision, Resolution::Cancelled);
+}
+
+#[tokio::test]
+async fn the_submitter_itself_is_nobody_to_ask_also_for_a_queued_input() {
+    let house = House::new();
+    let session = house.session(json!({})).await;
+    let id = &session.session_id;
+    let mut eyes = house.watch_as(id, &caller(1), Role::Controller).await;
+    house.say(id, "s1", "slowly think").await;
+    for (name, op) in [
+        (
+            "q",
+            json!({ "type": "user_input", "content": "write b.txt with hello", "delivery": "queue" }),
+        ),
+        (
+            "r",
+            json!({ "type": "user_input", "content": "write c.txt with hello", "delivery": "replace" }),
+        ),
+    ] {
+        house.submit_with(id, name, op, json!({ "on_prompt": "deny" })).await.expect("accepted");
+    }
+    for _ in ["r", "q"] {
+        let resolved = eyes.until(|body| matches!(body, EventBody::PermissionResolved(_))).await;
+        let EventBody::PermissionResolved(resolved) = resolved.body else { unreachable!() };
+        assert_eq!(resolved.decision, Resolution::Deny);
+    }
+}
+
+#[tokio::test]
+async fn a_watcher_that_watches_anew_can_still_be_asked() {
+    let house = House::new();
+    let session = house.session(json!({})).await;
+    let id = &session.session_id;
+    let first = house.watch_as(id, &caller(3), Role::Controller).await;
+    let mut second = house.watch_as(id, &caller(3), Role::Controller).await;
+    drop(first);
+    let op = json!({ "type": "user_input", "content": "write b.txt with hello" });
+    house.submit_with(id, "s1", op, json!({ "on_prompt": "deny" })).await.expect("accepted");
+    let prompt_id = second.prompt().await;
+    house.reply(&prompt_id, Decision::Allow).await.expect("it waits for the answer");
+    assert_eq!(second.end().await.body.name(), "turn.completed");
 }

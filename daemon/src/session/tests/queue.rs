@@ -7,6 +7,7 @@ use agentd_protocol::submission::{Disposition, SubmitResult};
 use serde_json::json;
 
 use super::house::{Eyes, House};
+use super::stubborn;
 use crate::session::Error;
 
 /// A session whose turn waits at a prompt.
@@ -132,4 +133,78 @@ async fn another_turn_than_the_expected_one_is_a_mismatch() {
     let op = json!({ "type": "interrupt", "expected_turn_id": "turn_other" });
     let refused = house.submit(&session_id, "i", op).await;
     assert!(matches!(refused, Err(Error::TurnMismatch { active: Some(_) })), "{refused:?}");
+}
+
+/// A session whose turn runs a tool that is slow to stop.
+async fn hanging() -> (House, SessionId, Eyes) {
+    let (house, _tool, _free) = stubborn::house();
+    let session = stubborn::session(&house).await;
+    let mut eyes = house.watch(&session.session_id).await;
+    house.say(&session.session_id, "hang", "run hang").await;
+    eyes.until(|body| matches!(body, EventBody::ToolStarted { .. })).await;
+    (house, session.session_id, eyes)
+}
+
+#[tokio::test]
+async fn an_input_after_an_interrupt_starts_though_the_turn_is_still_stopping() {
+    for delivery in ["auto", "replace", "queue"] {
+        let (house, session_id, mut eyes) = hanging().await;
+        let stop = json!({ "type": "interrupt" });
+        house.submit(&session_id, "i", stop).await.expect("applied");
+        let accepted = deliver(&house, &session_id, "n", delivery).await.expect("accepted");
+        let event = eyes.until(|body| matches!(body, EventBody::TurnStarted { .. })).await;
+        assert_eq!(event.turn_id, accepted.turn_id, "{delivery}");
+        assert_eq!(eyes.end().await.body.name(), "turn.completed");
+    }
+}
+
+#[tokio::test]
+async fn an_interrupt_after_a_replace_holds_what_replaces() {
+    let (house, session_id, mut eyes) = hanging().await;
+    deliver(&house, &session_id, "r", "replace").await.expect("replaced");
+    let stop = json!({ "type": "interrupt" });
+    house.submit(&session_id, "i", stop).await.expect("applied");
+    eyes.end().await;
+    eyes.until(|body| matches!(body, EventBody::SessionState { .. })).await;
+    let now = house.registry.get(&session_id).await.expect("the session");
+    assert!(now.queue_held && now.queue.len() == 1, "{now:?}");
+}
+
+#[tokio::test]
+async fn what_was_steered_stays_behind_what_replaces_its_turn() {
+    let (house, session_id, mut eyes) = hanging().await;
+    deliver(&house, &session_id, "st", "steer").await.expect("steered");
+    deliver(&house, &session_id, "q", "queue").await.expect("queued");
+    deliver(&house, &session_id, "r", "replace").await.expect("replaced");
+    eyes.end().await;
+    for id in ["r", "st", "q"] {
+        assert_eq!(started(&mut eyes).await, id);
+    }
+}
+
+#[tokio::test]
+async fn inputs_whose_limits_let_nothing_through_do_not_stop_the_queue() {
+    let (house, session_id, mut eyes) = hanging().await;
+    for id in ["q1", "q2"] {
+        let op = json!({ "type": "user_input", "content": "think", "delivery": "queue" });
+        let extra = json!({ "limits": { "max_iterations": 0 } });
+        house.submit_with(&session_id, id, op, extra).await.expect("queued");
+    }
+    deliver(&house, &session_id, "r", "replace").await.expect("replaced");
+    eyes.end().await;
+    for name in ["turn.completed", "turn.exhausted", "turn.exhausted"] {
+        assert_eq!(eyes.end().await.body.name(), name);
+    }
+    eyes.until(|body| matches!(body, EventBody::SessionState { .. })).await;
+    let now = house.registry.get(&session_id).await.expect("the session");
+    assert_eq!((now.queue.len(), now.lease), (0, None));
+}
+
+#[tokio::test]
+async fn an_expected_turn_that_is_over_is_no_mismatch() {
+    let house = House::new();
+    let session = house.session(json!({})).await;
+    let op = json!({ "type": "interrupt", "expected_turn_id": "turn_over" });
+    let applied = house.submit(&session.session_id, "i", op).await.expect("nothing to end");
+    assert_eq!((applied.disposition, applied.turn_id), (Disposition::Applied, None));
 }

@@ -2,11 +2,15 @@
 
 use agentd_protocol::daemon::ShutdownMode;
 use agentd_protocol::event::{AbortReason, EventBody};
+use agentd_protocol::permission::Decision;
 use agentd_protocol::session::SessionState;
 use serde_json::json;
 
 use super::house::House;
+use super::stubborn;
+use crate::clock::Clock;
 use crate::session::Error;
+use crate::tools::Tools;
 
 #[tokio::test]
 async fn a_turn_that_runs_is_ended_as_shutdown_and_can_be_resumed() {
@@ -52,4 +56,75 @@ async fn an_update_is_an_event_and_a_deleted_session_is_gone() {
     house.registry.delete(&session.session_id).await.expect("deleted");
     let gone = house.registry.get(&session.session_id).await;
     assert!(matches!(gone, Err(Error::SessionNotFound(_))), "{gone:?}");
+}
+
+#[tokio::test]
+async fn tools_work_where_the_session_was_moved_to() {
+    let (house, _tool, _free) = stubborn::house();
+    let session = stubborn::session(&house).await;
+    house.say(&session.session_id, "s1", "run it").await;
+    let mut eyes = house.watch(&session.session_id).await;
+    eyes.end().await;
+    let there = house.work().join("there");
+    std::fs::create_dir(&there).expect("a directory");
+    let params = json!({ "session_id": session.session_id, "cwd": there });
+    let params = serde_json::from_value(params).expect("parameters");
+    house.registry.update(params).await.expect("moved");
+    house.say(&session.session_id, "s2", "run it").await;
+    let done = eyes.until(|body| matches!(body, EventBody::ToolCompleted { .. })).await;
+    let result = serde_json::to_string(&done).expect("JSON");
+    assert!(result.contains(&super::house::text(&there)), "{result}");
+}
+
+#[tokio::test]
+async fn a_submitter_that_does_not_come_back_after_a_restart_is_gone() {
+    let clock = Clock::manual();
+    let house = House::with(clock.clone(), Tools::builtin("/nonexistent/agentd".into()));
+    let session = house.session(json!({})).await;
+    let mut eyes = house.watch(&session.session_id).await;
+    let op = json!({ "type": "user_input", "content": "write b.txt with hello" });
+    let extra = json!({ "on_disconnect": "interrupt" });
+    house.submit_with(&session.session_id, "s1", op, extra).await.expect("accepted");
+    eyes.prompt().await;
+    drop(eyes);
+    let stopping = house.restart();
+    tokio::pin!(stopping);
+    let house = loop {
+        tokio::select! {
+            house = &mut stopping => break house,
+            () = tokio::task::yield_now() => clock.advance(std::time::Duration::from_millis(1)),
+        }
+    };
+    let mut eyes = house.watch(&session.session_id).await;
+    let end = eyes.end();
+    tokio::pin!(end);
+    let end = loop {
+        tokio::select! {
+            end = &mut end => break end,
+            () = tokio::task::yield_now() => clock.advance(std::time::Duration::from_millis(10)),
+        }
+    };
+    assert!(
+        matches!(end.body, EventBody::TurnAborted { reason: AbortReason::Disconnected, .. }),
+        "{end:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_answer_after_the_stop_began_does_not_hold_it_up() {
+    let (house, _tool, _free) = stubborn::house();
+    let session = house.session(json!({})).await;
+    let mut eyes = house.watch(&session.session_id).await;
+    house.say(&session.session_id, "s1", "run hang").await;
+    let prompt_id = eyes.prompt().await;
+    house.registry.start_draining(ShutdownMode::Drain);
+    house.reply(&prompt_id, Decision::Allow).await.expect("answers are served");
+    eyes.until(|body| matches!(body, EventBody::ToolStarted { .. })).await;
+    house.registry.start_draining(ShutdownMode::Now);
+    let end = eyes.end().await;
+    assert!(
+        matches!(end.body, EventBody::TurnAborted { reason: AbortReason::Shutdown, .. }),
+        "{end:?}"
+    );
+    house.registry.shutdown().await;
 }

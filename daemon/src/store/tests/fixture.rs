@@ -253,3 +253,14 @@ pub(crate) fn tool_completed(
         changes: None,
     }
 }
+
+/// Makes every append fail with its whole transaction, as a full disk does, or lets it work again.
+pub(crate) async fn fail_appends(store: &Store, fail: bool) {
+    let sql = if fail {
+        "CREATE TEMP TRIGGER full BEFORE INSERT ON main.events
+         BEGIN SELECT RAISE(ROLLBACK, 'the disk is full'); END"
+    } else {
+        "DROP TRIGGER temp.full"
+    };
+    store.write("fail", move |conn| Ok(conn.execute_batch(sql)?)).await.expect("a trigger");
+}

@@ -135,6 +135,7 @@ impl Rig {
             events: self.events.clone(),
             in_flight: self.in_flight.clone(),
             steered: Vec::new(),
+            next_model: None,
         };
         Machine::restore(start(self.limits), found, &self.reading("r"))
     }

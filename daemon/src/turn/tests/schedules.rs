@@ -201,9 +201,8 @@ fn essence(machine: &Machine) -> String {
         })
         .collect();
     format!(
-        "{phase} {calls:?} {} {:?} {:?} {} {:?} {:?} {:?} {:?} {} {} {} {} {} {}",
+        "{phase} {calls:?} {} {:?} {} {:?} {:?} {:?} {:?} {} {} {} {} {} {}",
         machine.model,
-        machine.time.marks(),
         machine.limits,
         machine.iterations,
         machine.usage,

@@ -121,6 +121,7 @@ fn inputs(call_id: &CallId) -> Vec<(&'static str, Input)> {
             },
         ),
         ("limits", Input::Limits(Limits::default())),
+        ("model", Input::Model { model: "other/one".to_owned(), window: 1 }),
         ("checkpoint due", Input::CheckpointDue),
         ("cancel", Input::Cancel { reason: AbortReason::Interrupted, by: None }),
         ("fail", Input::Fail(error())),
