@@ -67,7 +67,7 @@ impl Desk<'_> {
     fn expect_turn(&self, expected: Option<&TurnId>) -> Result<(), Error> {
         let active = self.state.active_turn();
         match expected {
-            Some(expected) if active.is_some_and(|active| active != expected) => {
+            Some(expected) if active != Some(expected) => {
                 Err(Error::TurnMismatch { active: active.cloned() })
             }
             _ => Ok(()),

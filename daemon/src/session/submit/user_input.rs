@@ -27,7 +27,7 @@ pub(super) fn plan(
     if desk.services.is_draining() {
         return Err(Error::ShuttingDown);
     }
-    if matches!(delivery, Delivery::Auto | Delivery::Steer | Delivery::Replace) {
+    if matches!(delivery, Delivery::Steer | Delivery::Replace) {
         desk.expect_turn(expected)?;
     }
     let Some(turn) = &desk.state.turn else {

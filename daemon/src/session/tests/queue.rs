@@ -199,12 +199,3 @@ async fn inputs_whose_limits_let_nothing_through_do_not_stop_the_queue() {
     let now = house.registry.get(&session_id).await.expect("the session");
     assert_eq!((now.queue.len(), now.lease), (0, None));
 }
-
-#[tokio::test]
-async fn an_expected_turn_that_is_over_is_no_mismatch() {
-    let house = House::new();
-    let session = house.session(json!({})).await;
-    let op = json!({ "type": "interrupt", "expected_turn_id": "turn_over" });
-    let applied = house.submit(&session.session_id, "i", op).await.expect("nothing to end");
-    assert_eq!((applied.disposition, applied.turn_id), (Disposition::Applied, None));
-}
