@@ -277,7 +277,7 @@ fn context(services: &Services, loaded: &LoadedSession) -> Arc<ToolContext> {
 async fn read_state(services: &Arc<Services>, loaded: LoadedSession) -> State {
     let LoadedSession {
         rival_lives,
-        session,
+        mut session,
         queue,
         steered,
         last_end,
@@ -285,6 +285,10 @@ async fn read_state(services: &Arc<Services>, loaded: LoadedSession) -> State {
         next_item_index,
         ..
     } = loaded;
+    if epoch.is_some() {
+        // What is kept of the lease is another's.
+        session.lease = None;
+    }
     let system = match session.item_count {
         0 => system_item(services, &session.cwd).await,
         _ => None,

@@ -27,7 +27,7 @@ use crate::turn::{DuplicateRule, Input, Machine, Moment, Opening, Settings, Star
 /// The session as its actor sees it.
 #[derive(Debug)]
 pub(super) struct State {
-    /// True as of the last commit.
+    /// True as of the last commit; its lease is another process's, as of the last look.
     pub(super) session: Session,
     pub(super) queue: VecDeque<QueuedInput>,
     /// What a restart found steered into the open turn; its turn takes it over.

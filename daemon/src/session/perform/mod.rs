@@ -109,6 +109,8 @@ impl Actor {
         let state = &self.state;
         self.attached.retain(|submission_id, _| state.awaits(submission_id));
         self.state.session.head_seq = appended.head;
+        // Whoever held it before, it was ours.
+        self.state.session.lease = None;
         if released {
             self.state.epoch = None;
             self.timers.clear(Timer::Renew);
