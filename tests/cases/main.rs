@@ -9,6 +9,8 @@
 mod daemon;
 mod history;
 mod json_rpc;
+mod life;
+mod prompts;
 mod requests;
 mod socket;
 mod store;

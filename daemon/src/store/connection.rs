@@ -85,7 +85,13 @@ pub(super) fn configure_writer(
     // macOS: fsync alone leaves data in the drive's cache.
     conn.pragma_update(None, "fullfsync", synchronous == Synchronous::Full)?;
     conn.pragma_update(None, "foreign_keys", true)?;
+    in_memory(conn)?;
     conn.pragma_update(None, "journal_size_limit", WAL_LIMIT_BYTES)
+}
+
+/// What SQLite keeps beside the database for a moment needs neither a file nor a descriptor.
+fn in_memory(conn: &Connection) -> rusqlite::Result<()> {
+    conn.pragma_update(None, "temp_store", "MEMORY")
 }
 
 /// Flags of a connection that only reads. The writer must have opened the database before.
@@ -97,6 +103,7 @@ pub(super) fn read_flags() -> OpenFlags {
 pub(super) fn configure_reader(conn: &mut Connection) -> rusqlite::Result<()> {
     set_patience(conn, Patience::Long)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    in_memory(conn)?;
     conn.pragma_update(None, "query_only", true)
 }
 
