@@ -15,6 +15,7 @@ mod daemon;
 mod interrupt;
 mod lease;
 mod permission;
+mod process;
 mod queue;
 mod recovery;
 mod retries;

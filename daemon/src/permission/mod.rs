@@ -91,6 +91,20 @@ pub enum Verdict {
 }
 
 /// A call that may run: proof of a judgement or of a person's word.
+///
+/// Nobody else can make one, so a tool cannot be run without:
+///
+/// ```compile_fail,E0451
+/// use agentd::permission::ApprovedCall;
+/// # fn forge(call_id: agentd_protocol::id::CallId) -> ApprovedCall {
+/// ApprovedCall {
+///     call_id,
+///     tool: "shell".to_owned(),
+///     arguments: serde_json::json!({ "command": "true" }),
+///     targets: Vec::new(),
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct ApprovedCall {
     call_id: CallId,
