@@ -92,6 +92,35 @@ fn modules_of_the_daemon_import_only_what_they_may() {
     complain("an arrow points the wrong way", &complaints);
 }
 
+/// What waits, or looks at the world.
+const IMPURE: [&str; 9] = [
+    "async ",
+    ".await",
+    "tokio",
+    "std::fs",
+    "std::io",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "std::time",
+];
+
+#[test]
+fn pure_turn() {
+    let mut complaints = Vec::new();
+    for source in sources("rs").iter().filter(|source| !source.is_test()) {
+        if !matches!(module_of(&source.path), Some("turn" | "conversation")) {
+            continue;
+        }
+        for (line, code) in source.code() {
+            if IMPURE.iter().any(|word| code.contains(word)) {
+                complaints.push(format!("{}:{line}: {}", source.path, code.trim()));
+            }
+        }
+    }
+    complain("a turn and its view wait for nothing and know no world", &complaints);
+}
+
 #[test]
 fn the_check_sees_a_forbidden_import() {
     let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
