@@ -269,7 +269,9 @@ impl Page {
                 self.ended(Style::Yellow, &format!("aborted: {}", render::word(reason)), totals)
             }
             EventBody::TurnFailed { error, totals } => {
-                self.ended(Style::Red, &format!("failed: {}", error.message), totals)
+                let when = error.retry_at.map(|at| format!("; try again in {}", render::until(at)));
+                let what = format!("failed: {}{}", error.message, when.unwrap_or_default());
+                self.ended(Style::Red, &what, totals)
             }
             _ => Ok(()),
         }

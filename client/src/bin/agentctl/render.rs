@@ -68,11 +68,19 @@ pub(crate) fn fields(fields: &[(&str, String)]) -> Result<()> {
     Ok(())
 }
 
+fn now_millis() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// How long until then.
+pub(crate) fn until(time: Time) -> String {
+    duration(u64::try_from(time.unix_millis() - now_millis()).unwrap_or(0))
+}
+
 /// How long ago, in a word.
 pub(crate) fn ago(time: Time) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
-    match u64::try_from(now - time.unix_millis()) {
+    match u64::try_from(now_millis() - time.unix_millis()) {
         Ok(millis) if millis >= 1000 => format!("{} ago", duration(millis)),
         _ => "now".to_owned(),
     }

@@ -13,6 +13,9 @@ use anyhow::{Result, bail};
 use crate::context::directory;
 use crate::terminal::one_line;
 
+/// Sessions that are named where several may be meant.
+const MAX_NAMED: usize = 10;
+
 /// Sessions asked for at once.
 const PAGE: u32 = 1000;
 
@@ -65,7 +68,10 @@ fn pick(name: &str, sessions: Vec<Session>) -> Result<Session> {
         found = others.into_iter().filter(by_title).collect();
     }
     if found.len() > 1 {
-        let names: Vec<_> = found.iter().map(describe).collect();
+        let mut names: Vec<_> = found.iter().take(MAX_NAMED).map(describe).collect();
+        if found.len() > MAX_NAMED {
+            names.push(format!("  and {} more", found.len() - MAX_NAMED));
+        }
         bail!("`{name}` may be any of\n{}", names.join("\n"));
     }
     found.pop().ok_or_else(|| anyhow::anyhow!("no session `{name}`: `agentctl ls -a` lists all"))
