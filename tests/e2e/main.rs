@@ -7,9 +7,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that finds nothing fails")]
 
 mod agentctl;
+mod autostart;
 mod budget;
 mod calls;
-mod cli;
 mod crash;
 mod daemon;
 mod interrupt;

@@ -24,6 +24,15 @@ fn marked(call_id: &str) -> Vec<String> {
         .collect()
 }
 
+/// Waits until a call has this many processes; one between its fork and its program is not seen.
+async fn started(call_id: &str, least: usize) {
+    wait::until("the call's processes", async || {
+        let marked = marked(call_id);
+        if marked.len() >= least { Ok(()) } else { Err(marked) }
+    })
+    .await;
+}
+
 /// *recorded before run*: the first thing that a command can do is too late to find its start
 /// missing in the database.
 #[tokio::test]
@@ -94,7 +103,7 @@ async fn no_tool_outlives_its_daemon_unnoticed() {
         .watch_until(|message| message["chunk"].as_str().is_some_and(|c| c.contains("ready")))
         .await;
     let call_id = of_type(&seen, "tool.started")[0]["call_id"].as_str().unwrap().to_owned();
-    assert!(marked(&call_id).len() >= 7, "{:?}", marked(&call_id));
+    started(&call_id, 7).await;
     scene.crash().await;
     let closed = scene.end().await;
     assert_eq!(closed.last().unwrap()["reason"], "crashed");
@@ -120,7 +129,7 @@ async fn no_tool_outlives_its_daemon_and_its_launcher() {
     scene.daemon.signal(rustix::process::Signal::STOP);
     rustix::process::kill_process(launcher, rustix::process::Signal::KILL).unwrap();
     scene.daemon.kill();
-    assert!(marked(&call_id).len() >= 3, "{:?}", marked(&call_id));
+    started(&call_id, 3).await;
     scene.daemon.restart().await;
     scene.client = scene.daemon.client().await;
     assert_eq!(marked(&call_id), [""; 0]);
