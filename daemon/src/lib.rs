@@ -29,5 +29,7 @@ pub mod provider;
 pub mod rpc;
 pub mod session;
 pub mod store;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod tools;
 pub mod turn;

@@ -117,7 +117,9 @@ fn with_line_ends(new: &str, content: &[u8], place: &Range<usize>) -> Vec<u8> {
             let end = if index <= same_start || from_end > same_end {
                 returns.get(index - 1).or(returns.last())
             } else {
-                returns.get(returns.len().wrapping_sub(from_end))
+                // More lines than there were: those before the first end as it does.
+                let from_start = returns.len().saturating_sub(from_end);
+                returns.get(from_start)
             };
             let with_return = end.copied().unwrap_or(around);
             result.extend_from_slice(if with_return { b"\r\n" } else { b"\n" });

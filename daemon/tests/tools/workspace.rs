@@ -25,7 +25,6 @@ pub(crate) struct Workspace {
     pub(crate) context: Arc<ToolContext>,
     pub(crate) mode: PermissionMode,
     temporary: tempfile::TempDir,
-    calls: std::cell::Cell<u32>,
 }
 
 pub(crate) struct Prepare {
@@ -57,7 +56,6 @@ impl Workspace {
             context: Arc::new(context),
             mode: PermissionMode::Full,
             temporary,
-            calls: std::cell::Cell::new(0),
         }
     }
 
@@ -92,13 +90,9 @@ impl Workspace {
 
     pub(crate) fn prepare(&self, tool: &str, arguments: &Value) -> Result<Prepare, String> {
         let (tool, prepared) = self.tools.prepare(tool, arguments, &self.context)?;
-        self.calls.set(self.calls.get() + 1);
         let subject = Subject {
-            call_id: CallId::from_unique(format_args!(
-                "{}_{}",
-                std::process::id(),
-                self.calls.get()
-            )),
+            // Processes are found by it, those of other tests in this process too.
+            call_id: CallId::from_unique(uuid::Uuid::now_v7().simple()),
             tool: tool.spec().name.clone(),
             arguments: arguments.clone(),
             risk: prepared.risk,

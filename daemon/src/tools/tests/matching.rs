@@ -49,6 +49,12 @@ fn without_returns(bytes: &[u8]) -> Vec<u8> {
     result
 }
 
+#[test]
+fn lines_that_come_before_the_first_end_as_it_does() {
+    assert_eq!(replaced(b"\r\n", &places(b"\r\n", "\n"), "a\n\n"), b"a\r\n\r\n");
+    assert_eq!(replaced(b"\n", &places(b"\n", "\n"), "a\n\n"), b"a\n\n");
+}
+
 proptest! {
     /// No byte outside the place changes, and apart from line endings the result is what plain
     /// replacing gives.
