@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -90,10 +91,10 @@ fn daemon(tool: Tool) -> Run {
         daemon.write_file("a.txt", "a line\n");
         let mut client = daemon.client().await;
         let session = client.create_session(&daemon.work_dir()).await;
-        client.subscribe(&session, Some(0)).await;
         let before = cpu_of(daemon.pid().as_raw_nonzero().get());
         client.submit(&session, "s1", "Go on.").await;
-        client.watch_until_type("turn.completed").await;
+        let server = tokio::task::spawn_blocking(move || server.ended());
+        let server = server.await.expect("the server ends well");
         let used = cpu_of(daemon.pid().as_raw_nonzero().get()).saturating_sub(before);
         daemon.stop().await;
         let count = u32::try_from(last_iteration()).expect("some thousands");
@@ -186,6 +187,7 @@ fn read_answer(reader: &mut impl BufRead) -> Vec<u8> {
 struct Server {
     address: String,
     times: Arc<Mutex<Vec<Duration>>>,
+    end: Receiver<()>,
 }
 
 impl Server {
@@ -194,12 +196,19 @@ impl Server {
         let address = listener.local_addr().expect("it is bound").to_string();
         let times = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&times);
+        let (ended, end) = channel();
         // Ends with its one connection.
         std::thread::spawn(move || {
             let (stream, _) = listener.accept().expect("somebody connects");
-            serve(stream, tool, &noted);
+            serve(stream, tool, &noted, &ended);
         });
-        Self { address, times }
+        Self { address, times, end }
+    }
+
+    /// Waits until the last answer is given.
+    fn ended(self) -> Self {
+        self.end.recv().expect("it serves to the end");
+        self
     }
 
     fn iterations(&self) -> Vec<Duration> {
@@ -207,7 +216,7 @@ impl Server {
     }
 }
 
-fn serve(stream: TcpStream, tool: Tool, times: &Mutex<Vec<Duration>>) {
+fn serve(stream: TcpStream, tool: Tool, times: &Mutex<Vec<Duration>>, ended: &Sender<()>) {
     stream.set_nodelay(true).expect("a socket has options");
     let mut writer = stream.try_clone().expect("there are descriptors");
     let mut reader = BufReader::new(stream);
@@ -223,6 +232,10 @@ fn serve(stream: TcpStream, tool: Tool, times: &Mutex<Vec<Duration>>) {
             return;
         }
         answered = Some(Instant::now());
+        if number > last_iteration() {
+            // Nobody may be waiting.
+            let _ = ended.send(());
+        }
     }
 }
 
