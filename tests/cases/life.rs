@@ -365,12 +365,11 @@ async fn e34_an_autostarted_daemon_outlives_the_terminal() {
     let model = ModelServer::start().await;
     let gate = Gate::new();
     model.push(Answer::saying("One").wait(&gate).text(" two."));
-    let mut daemon = Daemon::world(&model.config());
+    let daemon = Daemon::world(&model.config());
     // A group of its own, as a shell makes one for each command.
     let mut command = daemon.agentctl(&["run", "--detach", "Count."]);
     let mut first = command.process_group(0).spawn().unwrap();
     gate.reached().await;
-    daemon.adopt().await;
     let mut client = daemon.client().await;
     let listed = client.call("session/list", json!({})).await;
     let session = listed["sessions"][0]["session_id"].as_str().unwrap().to_owned();

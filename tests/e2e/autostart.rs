@@ -21,11 +21,10 @@ async fn run(daemon: &Daemon, arguments: &[&str]) -> Output {
 
 #[tokio::test]
 async fn run_starts_the_daemon_and_plays_a_turn() {
-    let mut world = Daemon::world("");
+    let world = Daemon::world("");
     world.write_file("notes.txt", "apple\npear\n");
     let prompt = "read notes.txt and write out.txt with hello";
     let played = run(&world, &["run", "-m", "demo/demo", "--allow", "write", prompt]).await;
-    world.adopt().await;
     let (said, told) = (text(&played.stdout), text(&played.stderr));
     assert_eq!(played.status.code(), Some(0), "{said}\n{told}");
     assert!(!said.trim().is_empty() && told.contains("out.txt"), "{said}\n{told}");

@@ -9,7 +9,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -26,12 +25,10 @@ const LOG_TAIL: usize = 60;
 /// A daemon and its world.
 #[derive(Debug)]
 pub struct Daemon {
-    world: Arc<TempDir>,
+    world: Arc<World>,
     name: String,
     environment: Vec<(String, String)>,
     child: Option<Child>,
-    /// A daemon that is no child of ours.
-    adopted: Option<Pid>,
 }
 
 /// A program that was built with this package.
@@ -62,14 +59,9 @@ impl Daemon {
         for folder in ["home", "run", "state", "work"] {
             fs::create_dir(world.path().join(folder)).expect("it was just made");
         }
-        let world = Arc::new(world);
-        let daemon = Self {
-            world,
-            name: "agentd".to_owned(),
-            environment: Vec::new(),
-            child: None,
-            adopted: None,
-        };
+        let world = Arc::new(World(world));
+        let daemon =
+            Self { world, name: "agentd".to_owned(), environment: Vec::new(), child: None };
         private(&daemon.path("run"));
         daemon.configure(config);
         daemon
@@ -83,7 +75,6 @@ impl Daemon {
             name: name.to_owned(),
             environment: self.environment.clone(),
             child: None,
-            adopted: None,
         }
     }
 
@@ -99,7 +90,7 @@ impl Daemon {
 
     /// A path in the world.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.world.path().join(name)
+        self.world.0.path().join(name)
     }
 
     /// Where sessions work.
@@ -133,9 +124,7 @@ impl Daemon {
             .arg("--state-dir")
             .arg(self.path("state"))
             .env_clear()
-            .stdout(Stdio::null())
-            // A signal to the tests' own group is not for the daemon.
-            .process_group(0);
+            .stdout(Stdio::null());
         self.surround(&mut command);
         command
     }
@@ -144,7 +133,7 @@ impl Daemon {
         command
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.path("home"))
-            .env("TMPDIR", self.world.path())
+            .env("TMPDIR", self.world.0.path())
             .env("LANG", "C.UTF-8")
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(self.work_dir())
@@ -177,13 +166,6 @@ impl Daemon {
                 .or_else(|_| fs::copy(&built, &installed).map(drop));
             laid.expect("the world can be written");
         }
-    }
-
-    /// Takes over a daemon that a command started, so that it is gone when the test is.
-    pub async fn adopt(&mut self) {
-        let status = self.client().await.call("daemon/status", serde_json::json!({})).await;
-        let pid = status["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
-        self.adopted = pid.and_then(Pid::from_raw);
     }
 
     /// Starts a process without waiting for it.
@@ -278,16 +260,36 @@ impl Daemon {
     }
 }
 
+/// The directory, and whatever still runs in it.
+#[derive(Debug)]
+struct World(TempDir);
+
+impl Drop for World {
+    /// Kills what was started in this world and is left, by whomever: its environment names the
+    /// directory.
+    fn drop(&mut self) {
+        let name = self.0.path().as_os_str().as_encoded_bytes();
+        let is_ours = |environment: &[u8]| environment.windows(name.len()).any(|w| w == name);
+        // Where there is no such directory there is nothing to go by.
+        for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+            let pid = process.file_name().to_str().and_then(|name| name.parse().ok());
+            if let Some(pid) = pid.and_then(Pid::from_raw)
+                && is_ours(&environment)
+            {
+                // It may have ended by now.
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+}
+
 impl Drop for Daemon {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             // Both can only fail for a process that is gone.
             let _ = child.kill();
             let _ = child.wait();
-        }
-        if let Some(pid) = self.adopted {
-            // It is gone where the test stopped it.
-            let _ = kill_process(pid, Signal::KILL);
         }
         if std::thread::panicking() {
             let shown = format!("the daemon's log:\n{}\n", self.log_tail());
