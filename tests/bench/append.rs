@@ -62,12 +62,12 @@ fn sync_a_page(dir: &Path) -> Duration {
     median(samples.collect())
 }
 
-fn kilobyte(session_id: &SessionId, head: u64) -> Append {
+fn kilobyte(session_id: &SessionId, head: u64, lease: LeaseUse) -> Append {
     let body = EventBody::Warning { code: "bench".to_owned(), message: "x".repeat(900) };
     Append {
         session_id: session_id.clone(),
         expected_head: head,
-        lease: LeaseUse::Take { by_force: false },
+        lease,
         release: false,
         events: vec![NewEvent { turn_id: None, time: Time::from_unix_millis(0), body }],
         rows: Vec::new(),
@@ -77,12 +77,14 @@ fn kilobyte(session_id: &SessionId, head: u64) -> Append {
 /// Appends one after another; the median of how long each took.
 async fn one_writer(journal: &Journal, store: &Store, session_id: &SessionId) -> Duration {
     let mut head = store.head(session_id).await.expect("the session is there");
+    let mut lease = LeaseUse::Take { by_force: false };
     let mut samples = Vec::new();
     for _ in 0..APPENDS {
-        let append = kilobyte(session_id, head);
+        let append = kilobyte(session_id, head, lease);
         let start = Instant::now();
-        head = journal.append(append).await.expect("it is appended").head;
+        let appended = journal.append(append).await.expect("it is appended");
         samples.push(start.elapsed());
+        (head, lease) = (appended.head, LeaseUse::Held { epoch: appended.epoch });
     }
     median(samples)
 }
