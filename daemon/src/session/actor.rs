@@ -14,14 +14,14 @@ use std::time::Duration;
 use agentd_protocol::daemon::ShutdownMode;
 use agentd_protocol::event::AbortReason;
 use agentd_protocol::id::{PromptId, SessionId, SubmissionId};
-use agentd_protocol::submission::{Op, SubmitParams};
+use agentd_protocol::submission::Op;
 use futures_util::future::BoxFuture;
-use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::Error;
 use super::command::{Command, Submitted};
+use super::digest;
 use super::input::{Done, Input, Known};
 use super::perform::Attached;
 use super::plan::{Answer, Chore, Plan};
@@ -129,7 +129,7 @@ impl Actor {
 
     /// What the store knows of a submission's id.
     async fn look_up(&mut self, submitted: Box<Submitted>) -> Input {
-        let digest = digest(&submitted.params);
+        let digest = digest::of(&submitted.params);
         let id = &submitted.params.submission.id;
         let known = match self.services.store.submission(&self.session_id, id).await {
             Err(error) => Known::Failed(error),
@@ -355,20 +355,4 @@ async fn over<T>(future: &mut Option<BoxFuture<'static, T>>) -> T {
     let result = running.await;
     *future = None;
     result
-}
-
-/// SHA-256 of the parameters in canonical form: object keys in order, nothing absent.
-fn digest(params: &SubmitParams) -> String {
-    let value = serde_json::to_value(params).expect("parameters are plain JSON");
-    let mut hash = Sha256::new();
-    hash.update(value.to_string());
-    hex(&hash.finalize())
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a string takes everything");
-        text
-    })
 }

@@ -7,17 +7,16 @@ use std::collections::BTreeMap;
 use agentd_protocol::daemon::DaemonEvent;
 use agentd_protocol::id::SessionId;
 use agentd_protocol::session::{CreateParams, Session, SessionState, Usage};
-use sha2::{Digest, Sha256};
 
 use super::Error;
-use super::actor::hex;
+use super::digest;
 use super::services::Services;
 use super::update::check_directory;
 use crate::store::NewSession;
 
 pub(super) async fn create(services: &Services, params: CreateParams) -> Result<Session, Error> {
     check(services, &params)?;
-    let digest = digest(&params);
+    let digest = digest::of(&params);
     let config = services.config.current();
     let now = services.clock.now();
     let session = Session {
@@ -81,10 +80,4 @@ fn check_env(env: Option<&BTreeMap<String, String>>) -> Result<(), Error> {
         }),
         None => Ok(()),
     }
-}
-
-/// SHA-256 of the parameters in canonical form.
-fn digest(params: &CreateParams) -> String {
-    let value = serde_json::to_value(params).expect("parameters are plain JSON");
-    hex(&Sha256::digest(value.to_string()))
 }

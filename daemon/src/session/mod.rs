@@ -8,6 +8,7 @@ pub mod registry;
 mod actor;
 mod command;
 mod create;
+mod digest;
 mod input;
 mod lease;
 mod perform;

@@ -55,13 +55,7 @@ impl Tool for Glob {
         let resolved = path::resolve(path.as_deref().unwrap_or("."), context)
             .map_err(|error| error.to_string())?;
         let shown = path::shown(&resolved.path, context);
-        Ok(Prepared {
-            summary: super::summary(&format!("find {pattern} in {shown}")),
-            risk: Risk::Read,
-            parallel: true,
-            polls: false,
-            targets: vec![resolved.target(PathAccess::Read)],
-        })
+        Ok(super::reading(&format!("find {pattern} in {shown}"), &resolved))
     }
 
     fn preview(&self, _arguments: &Value, _context: &ToolContext) -> Option<String> {

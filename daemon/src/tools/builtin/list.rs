@@ -57,13 +57,7 @@ impl Tool for List {
         let resolved = path::resolve(path.as_deref().unwrap_or("."), context)
             .map_err(|error| error.to_string())?;
         let shown = path::shown(&resolved.path, context);
-        Ok(Prepared {
-            summary: super::summary(&format!("list {shown}")),
-            risk: Risk::Read,
-            parallel: true,
-            polls: false,
-            targets: vec![resolved.target(PathAccess::Read)],
-        })
+        Ok(super::reading(&format!("list {shown}"), &resolved))
     }
 
     fn preview(&self, _arguments: &Value, _context: &ToolContext) -> Option<String> {

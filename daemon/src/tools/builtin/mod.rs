@@ -24,7 +24,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::output::Output;
-use super::{Run, Tool, ToolContext, ToolOutput, ToolSpec};
+use super::path::Resolved;
+use super::{Prepared, Run, Tool, ToolContext, ToolOutput, ToolSpec};
 use crate::permission::{ApprovedCall, PathAccess, Target};
 
 /// Characters of a summary.
@@ -67,6 +68,17 @@ fn summary(text: &str) -> String {
         return line.to_owned();
     }
     line.chars().take(MAX_SUMMARY_CHARS - 1).chain(['…']).collect()
+}
+
+/// What a call is that reads below one path and may run beside others.
+fn reading(what: &str, resolved: &Resolved) -> Prepared {
+    Prepared {
+        summary: summary(what),
+        risk: Risk::Read,
+        parallel: true,
+        polls: false,
+        targets: vec![resolved.target(PathAccess::Read)],
+    }
 }
 
 /// The one path that the call may touch: what was judged, not what the arguments lead to by now.

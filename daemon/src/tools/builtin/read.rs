@@ -78,13 +78,7 @@ impl Tool for Read {
         let from = offset.map_or(String::new(), |offset| format!(" from line {offset}"));
         let many = limit.map_or(String::new(), |limit| format!(", {limit} lines"));
         let shown = path::shown(&resolved.path, context);
-        Ok(Prepared {
-            summary: super::summary(&format!("read {shown}{from}{many}")),
-            risk: Risk::Read,
-            parallel: true,
-            polls: false,
-            targets: vec![resolved.target(PathAccess::Read)],
-        })
+        Ok(super::reading(&format!("read {shown}{from}{many}"), &resolved))
     }
 
     fn preview(&self, _arguments: &Value, _context: &ToolContext) -> Option<String> {
