@@ -6,7 +6,9 @@
 //!
 //! Receives requests from `session`; hands it a stream of common events.
 
+mod decoder;
 pub mod demo;
+mod exchange;
 mod failure;
 mod http;
 pub mod openai_chat;

@@ -3,24 +3,21 @@
 //!
 //! A request's body is fixed fields, tools, messages and a constant closing; the messages are the
 //! kept pieces of the conversation, so sending message 10,000 encodes one. The answer is read as it
-//! comes: bytes → events (`sse`) → model events (`stream`). Reasoning is kept apart from text under
+//! comes: bytes → events (`sse`) → model events (`stream`), by `exchange`. Reasoning is kept apart from text under
 //! each of its names.
 //!
 //! Receives requests from `session` through [`Provider`]; hands back model events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use agentd_protocol::event::TurnErrorCode;
 use agentd_protocol::item::Item;
 use bytes::Bytes;
-use futures_util::{StreamExt, stream as streams};
 use serde_json::{Map, Value, json};
 
-use super::http::{Answer, Endpoint, Rope, Secrets, Transports};
-use super::sse::MAX_EVENT_BYTES;
-use super::{ModelError, ModelEvent, ModelStream, Provider, Request, ToolDefinition};
+use super::exchange::{self, Format};
+use super::http::{Endpoint, Rope, Transports};
+use super::{ModelError, ModelStream, Provider, Request, ToolDefinition};
 use crate::clock::Clock;
 use crate::config::{MaxTokensField, ProviderConfig};
 
@@ -34,10 +31,7 @@ mod wire;
 
 use encode::Profile;
 use roles::Roles;
-use stream::Decoder;
-
-/// How long usage and `[DONE]` may take once the answer is complete.
-const TAIL_GRACE: Duration = Duration::from_secs(2);
+use stream::Assembler;
 
 /// A server of this format.
 #[derive(Debug, Clone)]
@@ -108,122 +102,34 @@ impl Provider for OpenaiChat {
     }
 
     fn stream(&self, request: Request) -> ModelStream {
-        let server = Arc::clone(&self.0);
-        let start = State::Start(Box::new(request));
-        streams::unfold(start, move |state| {
-            let server = Arc::clone(&server);
-            async move { server.step(state).await }
-        })
-        .boxed()
+        exchange::stream(Arc::clone(&self.0), request)
     }
 }
-
-/// Where a request's stream is.
-enum State {
-    Start(Box<Request>),
-    Reading(Box<Reading>),
-    Over,
-}
-
-/// An answer that is being read.
-struct Reading {
-    /// Absent once all that is needed of it was read.
-    answer: Option<Answer>,
-    /// When a complete answer's end is not waited for any longer, in boot time.
-    tail_until_ms: Option<u64>,
-    decoder: Decoder,
-    secrets: Secrets,
-    failed: Option<ModelError>,
-}
-
-type Next = Option<(Result<ModelEvent, ModelError>, State)>;
 
 impl Server {
     /// What the server wants, as far as is known by now.
     fn profile(&self) -> Profile {
         if self.roles.are_merged() { self.profile.merging_roles() } else { self.profile }
     }
-
-    /// Goes on until there is an event to hand out.
-    async fn step(&self, state: State) -> Next {
-        let mut reading = match state {
-            State::Over => return None,
-            State::Reading(reading) => reading,
-            State::Start(request) => match self.start(&request).await {
-                Ok(reading) => Box::new(reading),
-                Err(error) => return Some((Err(self.roles.learn(error)), State::Over)),
-            },
-        };
-        loop {
-            if let Some(event) = reading.decoder.pop() {
-                return Some((Ok(event), State::Reading(reading)));
-            }
-            if let Some(error) = reading.failed.take() {
-                let error = self.roles.learn(reading.secrets.mask(error));
-                return Some((Err(error), State::Over));
-            }
-            reading.answer.as_ref()?;
-            if let Err(error) = reading.read(&self.endpoint).await {
-                reading.answer = None;
-                reading.decoder.flush_usage();
-                reading.failed = Some(error);
-            }
-        }
-    }
-
-    async fn start(&self, request: &Request) -> Result<Reading, ModelError> {
-        let body = self.fields.body(request).map_err(|what| {
-            let message = format!("{}: {what}", self.endpoint.who());
-            ModelError::new(TurnErrorCode::ProviderRefused, message)
-        })?;
-        let opened = self.endpoint.open().await?;
-        let secrets = opened.secrets.clone();
-        let answer = opened.post(body).await.map_err(|error| secrets.mask(error))?;
-        let mut reading = Reading {
-            answer: None,
-            tail_until_ms: None,
-            decoder: Decoder::new(self.endpoint.who()),
-            secrets,
-            failed: None,
-        };
-        if answer.content_type() == "application/json" {
-            reading.whole(answer, &self.endpoint).await.map_err(|e| reading.secrets.mask(e))?;
-        } else {
-            reading.answer = Some(answer);
-        }
-        Ok(reading)
-    }
 }
 
-impl Reading {
-    /// Reads the next piece of the answer.
-    async fn read(&mut self, endpoint: &Endpoint) -> Result<(), ModelError> {
-        let Some(answer) = &mut self.answer else { return Ok(()) };
-        let piece = if self.decoder.is_finished() {
-            let now = endpoint.clock().boot_ms();
-            let tail = u64::try_from(TAIL_GRACE.as_millis()).unwrap_or(u64::MAX);
-            let until = *self.tail_until_ms.get_or_insert(now.saturating_add(tail));
-            answer.next_within(Duration::from_millis(until.saturating_sub(now))).await
-        } else {
-            answer.next(endpoint).await?
-        };
-        let Some(piece) = piece else {
-            self.answer = None;
-            return self.decoder.close();
-        };
-        self.decoder.feed(&piece)?;
-        if self.decoder.is_done()
-            && let Some(answer) = self.answer.take()
-        {
-            answer.close().await;
-        }
-        Ok(())
+impl Format for Server {
+    type Assembler = Assembler;
+
+    fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
-    /// A server that answers without streaming.
-    async fn whole(&mut self, answer: Answer, endpoint: &Endpoint) -> Result<(), ModelError> {
-        let body = answer.whole(endpoint, MAX_EVENT_BYTES).await?;
-        self.decoder.whole(&body)
+    fn body(&self, request: &Request) -> Result<Rope, String> {
+        self.fields.body(request)
+    }
+
+    fn assembler(&self) -> Assembler {
+        Assembler::new(self.endpoint.who())
+    }
+
+    fn learn(&self, error: ModelError) -> ModelError {
+        self.roles.learn(error)
     }
 }
 

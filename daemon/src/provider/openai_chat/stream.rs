@@ -8,97 +8,23 @@
 
 use std::collections::VecDeque;
 
-use agentd_protocol::event::TurnErrorCode;
 use agentd_protocol::session::Usage;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::calls::Calls;
 use super::wire::{Choice, Chunk, ContentPart, Delta, UsageReport, nonempty, number, text};
+use crate::provider::decoder::{Assemble, bad};
 use crate::provider::failure::{Complaint, classify, excerpt};
-use crate::provider::sse::{Event, Splitter, TooLong};
+use crate::provider::sse::Event;
 use crate::provider::{ModelError, ModelEvent};
 
 /// How deep content parts may nest: a thinking part holds text parts.
 const MAX_DEPTH: usize = 4;
 
-/// Bytes of an answer → events.
-#[derive(Debug)]
-pub(super) struct Decoder {
-    splitter: Splitter,
-    assembler: Assembler,
-}
-
-impl Decoder {
-    /// A decoder of an answer of `who`.
-    pub(super) fn new(who: &str) -> Self {
-        Self { splitter: Splitter::new(), assembler: Assembler::new(who) }
-    }
-
-    /// Takes the next bytes of a stream.
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), ModelError> {
-        let Self { splitter, assembler } = self;
-        let split = splitter.feed(bytes, &mut |event| assembler.take(event));
-        split.map_err(|fault| self.error(fault))
-    }
-
-    /// The connection was closed. Fails if the answer was not complete.
-    pub(super) fn close(&mut self) -> Result<(), ModelError> {
-        let Self { splitter, assembler } = self;
-        assembler.at_end = true;
-        let split = splitter.finish(&mut |event| assembler.take(event));
-        split.map_err(|fault| self.error(fault))?;
-        if !self.is_done() {
-            self.assembler.finish()?;
-        }
-        Ok(())
-    }
-
-    /// Takes a whole answer: JSON of a server that does not stream.
-    pub(super) fn whole(&mut self, body: &[u8]) -> Result<(), ModelError> {
-        if !body.trim_ascii_start().starts_with(b"{") {
-            // A stream under a wrong name.
-            self.feed(body)?;
-            return self.close();
-        }
-        if !self.assembler.chunk(b"", body)? {
-            return Err(self.assembler.bad("its answer has no `choices`"));
-        }
-        self.assembler.done();
-        Ok(())
-    }
-
-    /// The next event that is ready.
-    pub(super) fn pop(&mut self) -> Option<ModelEvent> {
-        self.assembler.ready.pop_front()
-    }
-
-    /// The answer is over, all its events are ready.
-    pub(super) fn is_done(&self) -> bool {
-        self.assembler.done
-    }
-
-    /// The answer is complete; at most usage and `[DONE]` follow.
-    pub(super) fn is_finished(&self) -> bool {
-        self.assembler.is_finished()
-    }
-
-    /// Makes the usage so far ready: a request that fails is paid for too.
-    pub(super) fn flush_usage(&mut self) {
-        self.assembler.flush_usage();
-    }
-
-    fn error(&self, fault: Fault) -> ModelError {
-        match fault {
-            Fault::Model(error) => error,
-            Fault::Size(too_long) => self.assembler.bad(too_long),
-        }
-    }
-}
-
 /// Puts an answer together.
 #[derive(Debug)]
-struct Assembler {
+pub(super) struct Assembler {
     /// The provider in messages.
     who: String,
     ready: VecDeque<ModelEvent>,
@@ -107,25 +33,10 @@ struct Assembler {
     finish_reason: Option<String>,
     /// The end is among the events.
     done: bool,
-    /// The connection is closed: what comes now may be a part of an event.
-    at_end: bool,
-}
-
-/// What splitting an answer fails with.
-#[derive(Debug)]
-enum Fault {
-    Size(TooLong),
-    Model(ModelError),
-}
-
-impl From<TooLong> for Fault {
-    fn from(size: TooLong) -> Self {
-        Self::Size(size)
-    }
 }
 
 impl Assembler {
-    fn new(who: &str) -> Self {
+    pub(super) fn new(who: &str) -> Self {
         Self {
             who: who.to_owned(),
             ready: VecDeque::new(),
@@ -133,66 +44,21 @@ impl Assembler {
             usage: None,
             finish_reason: None,
             done: false,
-            at_end: false,
         }
-    }
-
-    fn is_finished(&self) -> bool {
-        self.done || self.finish_reason.is_some()
-    }
-
-    /// Takes an event of the stream.
-    fn take(&mut self, event: Event<'_>) -> Result<(), Fault> {
-        let data = event.data.trim_ascii();
-        if self.done || data.is_empty() {
-            return Ok(());
-        }
-        if data == b"[DONE]" {
-            self.done();
-            return Ok(());
-        }
-        self.chunk(event.name, data).map(drop).map_err(Fault::Model)
-    }
-
-    /// The stream is over. Fails if the answer was not.
-    fn finish(&mut self) -> Result<(), ModelError> {
-        if !self.is_finished() {
-            let message = format!("{}: the stream ended before the answer did", self.who);
-            return Err(ModelError::retryable(TurnErrorCode::ProviderUnreachable, message));
-        }
-        self.done();
-        Ok(())
-    }
-
-    /// The answer is over: its calls, its usage and its end are ready.
-    fn done(&mut self) {
-        self.done = true;
-        self.ready.extend(self.calls.rest().map(ModelEvent::Call));
-        self.flush_usage();
-        let finish_reason = self.finish_reason.take();
-        self.ready.push_back(ModelEvent::End { finish_reason, continues: false });
-    }
-
-    fn flush_usage(&mut self) {
-        self.ready.extend(self.usage.take().map(ModelEvent::Usage));
-    }
-
-    /// An error in our own words about what the server sent.
-    fn bad(&self, what: impl std::fmt::Display) -> ModelError {
-        ModelError::new(TurnErrorCode::BadResponse, format!("{}: {what}", self.who))
     }
 
     /// Takes a chunk and tells whether it had a choice.
-    fn chunk(&mut self, name: &[u8], data: &[u8]) -> Result<bool, ModelError> {
+    fn chunk(&mut self, name: &[u8], data: &[u8], at_end: bool) -> Result<bool, ModelError> {
         // Borrowed but where some of it is no UTF-8.
         let text = String::from_utf8_lossy(data);
         let chunk = match serde_json::from_str::<Chunk<'_>>(&text) {
             Ok(chunk) => chunk,
-            // A part of an event: `finish` tells whether the answer was complete without it.
-            Err(_) if self.at_end => return Ok(false),
+            // A part of an event: the answer may be complete without it.
+            Err(_) if at_end => return Ok(false),
             Err(error) => {
                 let start = excerpt(&text);
-                return Err(self.bad(format_args!("a chunk cannot be read ({error}): {start}")));
+                let what = format_args!("a chunk cannot be read ({error}): {start}");
+                return Err(bad(&self.who, what));
             }
         };
         if let Some(complaint) = complaint(name, &chunk, data) {
@@ -240,7 +106,7 @@ impl Assembler {
             self.text(&refusal);
         }
         if let Some(calls) = &delta.tool_calls {
-            self.calls.take(calls).map_err(|too_much| self.bad(too_much))?;
+            self.calls.take(calls).map_err(|too_much| bad(&self.who, too_much))?;
             while let Some(call) = self.calls.next_complete() {
                 self.ready.push_back(ModelEvent::Call(call));
             }
@@ -282,6 +148,52 @@ impl Assembler {
             Some(ModelEvent::Reasoning(text)) => text.push_str(piece),
             _ => self.ready.push_back(ModelEvent::Reasoning(piece.to_owned())),
         }
+    }
+}
+
+impl Assemble for Assembler {
+    fn take(&mut self, event: Event<'_>, at_end: bool) -> Result<(), ModelError> {
+        let data = event.data.trim_ascii();
+        if self.done || data.is_empty() {
+            return Ok(());
+        }
+        if data == b"[DONE]" {
+            self.done();
+            return Ok(());
+        }
+        self.chunk(event.name, data, at_end).map(drop)
+    }
+
+    fn whole(&mut self, body: &[u8]) -> Result<(), ModelError> {
+        if !self.chunk(b"", body, false)? {
+            return Err(bad(&self.who, "its answer has no `choices`"));
+        }
+        self.done();
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Option<ModelEvent> {
+        self.ready.pop_front()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.done || self.finish_reason.is_some()
+    }
+
+    fn done(&mut self) {
+        self.done = true;
+        self.ready.extend(self.calls.rest().map(ModelEvent::Call));
+        self.flush_usage();
+        let finish_reason = self.finish_reason.take();
+        self.ready.push_back(ModelEvent::End { finish_reason, continues: false });
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn flush_usage(&mut self) {
+        self.ready.extend(self.usage.take().map(ModelEvent::Usage));
     }
 }
 

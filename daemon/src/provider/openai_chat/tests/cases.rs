@@ -63,7 +63,7 @@ fn a_complete_call_is_given_out_when_the_next_begins() {
         d(r#"{"tool_calls":[{"index":0,"id":"k1","function":{"name":"read","arguments":"{}"}}]}"#);
     let second =
         d(r#"{"tool_calls":[{"index":1,"id":"k2","function":{"name":"grep","arguments":"{"}}]}"#);
-    let mut decoder = Decoder::new("provider p");
+    let mut decoder = decoder();
     decoder.feed(first.as_bytes()).expect("a good chunk");
     assert_eq!(decoder.pop(), None);
     decoder.feed(second.as_bytes()).expect("a good chunk");

@@ -1,8 +1,11 @@
 //! Real servers' habits, each a case by its id, on bytes and over a loopback server.
 
+use agentd_protocol::event::TurnErrorCode;
 use agentd_protocol::session::Usage;
 
 use super::*;
+use crate::provider::ModelEvent;
+use crate::provider::decoder::Decoder;
 
 mod cases;
 mod encoding;
@@ -10,9 +13,13 @@ mod pieces;
 mod server;
 mod transport;
 
+fn decoder() -> Decoder<Assembler> {
+    Decoder::new("provider p", Assembler::new("provider p"))
+}
+
 /// The events of a stream of these bytes that is closed after them, and the error that ended it.
 fn decode<'a>(reads: impl IntoIterator<Item = &'a [u8]>) -> (Vec<ModelEvent>, Option<ModelError>) {
-    let mut decoder = Decoder::new("provider p");
+    let mut decoder = decoder();
     let fed = reads.into_iter().try_for_each(|read| decoder.feed(read));
     let failed = fed.and_then(|()| decoder.close()).err();
     let events = std::iter::from_fn(|| decoder.pop()).collect();

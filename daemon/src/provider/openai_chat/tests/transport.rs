@@ -4,11 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use agentd_protocol::session::{ModelOptions, ReasoningEffort};
-use futures_util::FutureExt;
+use futures_util::{FutureExt, StreamExt};
 
 use super::server::{Reply, Server, Step};
 use super::*;
 use crate::config::{KeySource, ModelConfig};
+use crate::provider::exchange::TAIL_GRACE;
 
 fn table(server: &Server) -> ProviderConfig {
     ProviderConfig {

@@ -1,0 +1,157 @@
+//! One request and its answer, the same for every wire format over HTTP: bytes come in, a decoder
+//! makes events of them, and whatever goes wrong ends the stream with one error.
+//!
+//! A wire format brings its [`Format`]: an address, a body, an assembler. What happens between them
+//! (the key read late, secrets masked, usage told before a failure, a complete answer's tail not
+//! waited for) is the same for all and stands here once.
+//!
+//! Invariant: a stream ends with [`ModelEvent::End`] or one error, and nothing follows.
+//!
+//! Receives requests from the wire formats; hands back streams of model events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agentd_protocol::event::TurnErrorCode;
+use futures_util::{StreamExt, stream as streams};
+
+use super::decoder::{Assemble, Decoder};
+use super::http::{Answer, Endpoint, Rope, Secrets};
+use super::sse::MAX_EVENT_BYTES;
+use super::{ModelError, ModelEvent, ModelStream, Request};
+
+/// How long usage and a last word may take once the answer is complete.
+pub(super) const TAIL_GRACE: Duration = Duration::from_secs(2);
+
+/// What makes a wire format.
+pub(super) trait Format: Send + Sync + 'static {
+    /// Reads its answers.
+    type Assembler: Assemble + Send + 'static;
+
+    /// Where requests go.
+    fn endpoint(&self) -> &Endpoint;
+
+    /// The body of a request. `Err` says what cannot be sent.
+    fn body(&self, request: &Request) -> Result<Rope, String>;
+
+    /// Puts one answer together.
+    fn assembler(&self) -> Self::Assembler;
+
+    /// Takes a failure into account, before it is handed on.
+    fn learn(&self, error: ModelError) -> ModelError;
+}
+
+/// Sends a request. Nothing is done before the stream is polled.
+pub(super) fn stream<F: Format>(format: Arc<F>, request: Request) -> ModelStream {
+    streams::unfold(State::Start(Box::new(request)), move |state| {
+        let format = Arc::clone(&format);
+        async move { step(&*format, state).await }
+    })
+    .boxed()
+}
+
+/// Where a request's stream is.
+enum State<A> {
+    Start(Box<Request>),
+    Reading(Box<Reading<A>>),
+    Over,
+}
+
+/// An answer that is being read.
+struct Reading<A> {
+    /// Absent once all that is needed of it was read.
+    answer: Option<Answer>,
+    /// When a complete answer's end is not waited for any longer, in boot time.
+    tail_until_ms: Option<u64>,
+    decoder: Decoder<A>,
+    secrets: Secrets,
+    failed: Option<ModelError>,
+}
+
+type Next<A> = Option<(Result<ModelEvent, ModelError>, State<A>)>;
+
+/// Goes on until there is an event to hand out.
+async fn step<F: Format>(format: &F, state: State<F::Assembler>) -> Next<F::Assembler> {
+    let mut reading = match state {
+        State::Over => return None,
+        State::Reading(reading) => reading,
+        State::Start(request) => match start(format, &request).await {
+            Ok(reading) => Box::new(reading),
+            Err(error) => return Some((Err(format.learn(error)), State::Over)),
+        },
+    };
+    loop {
+        if let Some(event) = reading.decoder.pop() {
+            return Some((Ok(event), State::Reading(reading)));
+        }
+        if let Some(error) = reading.failed.take() {
+            let error = format.learn(reading.secrets.mask(error));
+            return Some((Err(error), State::Over));
+        }
+        reading.answer.as_ref()?;
+        if let Err(error) = reading.read(format.endpoint()).await {
+            reading.answer = None;
+            reading.decoder.flush_usage();
+            reading.failed = Some(error);
+        }
+    }
+}
+
+async fn start<F: Format>(
+    format: &F,
+    request: &Request,
+) -> Result<Reading<F::Assembler>, ModelError> {
+    let endpoint = format.endpoint();
+    let body = format.body(request).map_err(|what| {
+        let message = format!("{}: {what}", endpoint.who());
+        ModelError::new(TurnErrorCode::ProviderRefused, message)
+    })?;
+    let opened = endpoint.open().await?;
+    let secrets = opened.secrets.clone();
+    let answer = opened.post(body).await.map_err(|error| secrets.mask(error))?;
+    let mut reading = Reading {
+        answer: None,
+        tail_until_ms: None,
+        decoder: Decoder::new(endpoint.who(), format.assembler()),
+        secrets,
+        failed: None,
+    };
+    if answer.content_type() == "application/json" {
+        reading.whole(answer, endpoint).await.map_err(|e| reading.secrets.mask(e))?;
+    } else {
+        reading.answer = Some(answer);
+    }
+    Ok(reading)
+}
+
+impl<A: Assemble> Reading<A> {
+    /// Reads the next piece of the answer.
+    async fn read(&mut self, endpoint: &Endpoint) -> Result<(), ModelError> {
+        let Some(answer) = &mut self.answer else { return Ok(()) };
+        let piece = if self.decoder.is_finished() {
+            let now = endpoint.clock().boot_ms();
+            let tail = u64::try_from(TAIL_GRACE.as_millis()).unwrap_or(u64::MAX);
+            let until = *self.tail_until_ms.get_or_insert(now.saturating_add(tail));
+            answer.next_within(Duration::from_millis(until.saturating_sub(now))).await
+        } else {
+            answer.next(endpoint).await?
+        };
+        let Some(piece) = piece else {
+            self.answer = None;
+            return self.decoder.close();
+        };
+        self.decoder.feed(&piece)?;
+        if self.decoder.is_done()
+            && let Some(answer) = self.answer.take()
+        {
+            answer.close().await;
+        }
+        Ok(())
+    }
+
+    /// A server that answers without streaming.
+    async fn whole(&mut self, answer: Answer, endpoint: &Endpoint) -> Result<(), ModelError> {
+        let body = answer.whole(endpoint, MAX_EVENT_BYTES).await?;
+        self.decoder.whole(&body)
+    }
+}
