@@ -193,6 +193,23 @@ pub struct ShutdownResult {
     pub turns_running: u64,
 }
 
+/// Parameters of `daemon/backup`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BackupParams {
+    /// The file that is made, absolute; refused if it is there already.
+    pub path: String,
+}
+
+/// Result of `daemon/backup`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BackupResult {
+    /// The file.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+}
+
 /// What the notification `daemon/event` carries in `result`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type")]
@@ -259,11 +276,23 @@ pub struct Model {
     pub price: Option<Price>,
 }
 
+/// A provider that could not say what models it has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProbeFailure {
+    /// The provider's name in the configuration.
+    pub provider: String,
+    /// What was wrong and what to do.
+    pub message: String,
+}
+
 /// Result of `model/list`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelListResult {
     /// The models.
     pub models: Vec<Model>,
+    /// With `probe`: the providers that could not be asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<ProbeFailure>,
     /// The one a new session gets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,

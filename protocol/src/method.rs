@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::daemon::{
-    DaemonConfig, DaemonStatus, InitializeParams, InitializeResult, ModelListParams,
-    ModelListResult, NoParams, ReloadResult, ShutdownParams, ShutdownResult, ToolListParams,
-    ToolListResult,
+    BackupParams, BackupResult, DaemonConfig, DaemonStatus, InitializeParams, InitializeResult,
+    ModelListParams, ModelListResult, NoParams, ReloadResult, ShutdownParams, ShutdownResult,
+    ToolListParams, ToolListResult,
 };
 use crate::knowledge::{
     Done, McpListResult, McpRestartParams, Memory, MemoryAddParams, MemoryListResult, MemoryParams,
@@ -112,6 +112,8 @@ methods! {
     DaemonReload = "daemon/reload", NoParams => ReloadResult, Controller;
     /// Stop the daemon.
     DaemonShutdown = "daemon/shutdown", ShutdownParams => ShutdownResult, Controller;
+    /// Copy the live database into a file.
+    DaemonBackup = "daemon/backup", BackupParams => BackupResult, Controller, "backup";
     /// Be told of sessions and of the daemon's life.
     DaemonSubscribe = "daemon/subscribe", NoParams => String, Observer;
     /// No longer be told.

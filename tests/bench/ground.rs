@@ -61,6 +61,7 @@ pub(crate) async fn session(store: &Store, name: &str) -> SessionId {
     };
     let new = NewSession {
         session,
+        items: Vec::new(),
         env: BTreeMap::new(),
         env_mode: EnvMode::Overlay,
         key: None,

@@ -12,6 +12,7 @@ mod budget;
 mod calls;
 mod crash;
 mod daemon;
+mod documents;
 mod interrupt;
 mod lease;
 mod permission;

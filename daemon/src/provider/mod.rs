@@ -23,6 +23,8 @@ use agentd_protocol::event::TurnErrorCode;
 use agentd_protocol::item::Item;
 use agentd_protocol::session::{ModelOptions, Usage};
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use serde_json::Value;
 
@@ -141,6 +143,12 @@ pub trait Provider: Send + Sync + 'static {
 
     /// The tools, in the form of [`Request::tools`]; the same input gives the same bytes.
     fn encode_tools(&self, tools: &[ToolDefinition]) -> Bytes;
+
+    /// The models that the server says it has, by their names there; `None` where it has no way to
+    /// say so.
+    fn models(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, ModelError>> {
+        futures_util::future::ready(Ok(None)).boxed()
+    }
 
     /// Sends a request. The future that makes the stream does no I/O before it is polled.
     fn stream(&self, request: Request) -> ModelStream;

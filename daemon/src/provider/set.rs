@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use agentd_protocol::daemon::{Model, ModelListResult, Price};
+use agentd_protocol::daemon::{Model, ModelListResult, Price, ProbeFailure};
 use agentd_protocol::session::Usage;
 
 use super::Provider;
@@ -207,7 +207,38 @@ impl Providers {
             let (id, context_window, price) = (default.clone(), None, None);
             models.insert(place, Model { id, provider, name, context_window, price });
         }
-        ModelListResult { models, default: self.default.clone() }
+        ModelListResult { models, failures: Vec::new(), default: self.default.clone() }
+    }
+
+    /// The same with what the providers say they have, all asked at once.
+    pub async fn probe(&self) -> ModelListResult {
+        let mut list = self.list();
+        let asked = self.entries.iter().map(|(name, entry)| async move {
+            let models = match &entry.provider {
+                Ok(provider) => provider.models().await.map_err(|error| error.message),
+                Err(error) => Err(error.to_string()),
+            };
+            (name, models)
+        });
+        for (provider, models) in futures_util::future::join_all(asked).await {
+            match models {
+                Ok(names) => {
+                    for name in names.unwrap_or_default() {
+                        let id = format!("{provider}/{name}");
+                        if list.models.iter().all(|model| model.id != id) {
+                            let (provider, context_window, price) = (provider.clone(), None, None);
+                            list.models.push(Model { id, provider, name, context_window, price });
+                        }
+                    }
+                }
+                Err(message) => {
+                    list.failures.push(ProbeFailure { provider: provider.clone(), message });
+                }
+            }
+        }
+        let key = |model: &Model| (model.provider.clone(), model.name.clone());
+        list.models.sort_by_cached_key(key);
+        list
     }
 
     /// The names of the configured models.

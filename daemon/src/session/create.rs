@@ -15,12 +15,31 @@ use super::update::check_directory;
 use crate::store::NewSession;
 
 pub(super) async fn create(services: &Services, params: CreateParams) -> Result<Session, Error> {
-    check(services, &params)?;
     let digest = digest::of(&params);
+    made(services, new_session(services, params, digest)?).await
+}
+
+/// Makes it, and tells of it unless it was there.
+pub(super) async fn made(services: &Services, new: NewSession) -> Result<Session, Error> {
+    let created = services.store.create_session(new).await.map_err(Error::from_store)?;
+    if !created.replayed {
+        let session = Box::new(created.session.clone());
+        services.tell(DaemonEvent::SessionCreated { session });
+    }
+    Ok(created.session)
+}
+
+/// The session that was asked for, without a conversation.
+pub(super) fn new_session(
+    services: &Services,
+    params: CreateParams,
+    digest: String,
+) -> Result<NewSession, Error> {
+    check(services, &params)?;
     let config = services.config.current();
     let now = services.clock.now();
     let session = Session {
-        session_id: SessionId::from_unique(uuid::Uuid::now_v7().simple()),
+        session_id: new_id(),
         title: params.title.unwrap_or_default(),
         cwd: params.cwd,
         model: params.model.or_else(|| config.model.clone()),
@@ -43,19 +62,19 @@ pub(super) async fn create(services: &Services, params: CreateParams) -> Result<
         parent_id: params.parent_id,
         archived: false,
     };
-    let new = NewSession {
+    Ok(NewSession {
         session,
+        items: Vec::new(),
         env: params.env.unwrap_or_default(),
         env_mode: params.env_mode.unwrap_or_default(),
         key: params.key,
         digest,
-    };
-    let created = services.store.create_session(new).await.map_err(Error::from_store)?;
-    if !created.replayed {
-        let session = Box::new(created.session.clone());
-        services.tell(DaemonEvent::SessionCreated { session });
-    }
-    Ok(created.session)
+    })
+}
+
+/// An id that no session has.
+pub(super) fn new_id() -> SessionId {
+    SessionId::from_unique(uuid::Uuid::now_v7().simple())
 }
 
 fn check(services: &Services, params: &CreateParams) -> Result<(), Error> {

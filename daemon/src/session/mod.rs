@@ -7,8 +7,10 @@ pub mod registry;
 
 mod actor;
 mod command;
+mod copy;
 mod create;
 mod digest;
+mod document;
 mod input;
 mod lease;
 mod perform;

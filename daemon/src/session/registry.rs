@@ -7,6 +7,7 @@
 //!
 //! Receives requests from `rpc`; hands commands to actors and reads to the store.
 
+mod documents;
 mod list;
 mod watch;
 
@@ -113,10 +114,12 @@ impl Registry {
 
     /// Makes a session.
     pub async fn create(&self, params: CreateParams) -> Result<Session, Error> {
-        if self.0.services.draining.borrow().is_some() {
-            return Err(Error::ShuttingDown);
-        }
+        self.refuse_while_draining()?;
         create::create(&self.0.services, params).await
+    }
+
+    fn refuse_while_draining(&self) -> Result<(), Error> {
+        if self.0.services.is_draining() { Err(Error::ShuttingDown) } else { Ok(()) }
     }
 
     /// Changes a session's title, labels, directory or archived flag.

@@ -107,6 +107,14 @@ pub(super) fn configure_reader(conn: &mut Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "query_only", true)
 }
 
+/// A connection that only reads the database, and may write copies of it.
+pub(super) fn open_to_copy(path: &Path) -> rusqlite::Result<Connection> {
+    let conn = Connection::open_with_flags(path, read_flags())?;
+    set_patience(&conn, Patience::Long)?;
+    in_memory(&conn)?;
+    Ok(conn)
+}
+
 /// A connection that only reads.
 pub(super) fn open_to_read(path: &Path) -> rusqlite::Result<Connection> {
     let mut conn = Connection::open_with_flags(path, read_flags())?;

@@ -23,7 +23,7 @@ use super::reader::Readers;
 use super::record::{Append, Appended, Created, NewSession};
 use super::upkeep::{self, Upkeep};
 use super::writer::{Work, Writer};
-use super::{connection, database, purge, rules, sessions};
+use super::{backup, connection, database, purge, rules, sessions};
 use crate::clock::Clock;
 
 /// How a store is opened.
@@ -236,6 +236,15 @@ impl Store {
         let standing = Arc::clone(&self.0.standing);
         self.write("create a session", move |conn| sessions::create(conn, &new, standing.terms()))
             .await
+    }
+
+    /// Copies the live database, as of one moment, into a new file at `path`; its size in bytes.
+    pub async fn backup(&self, path: PathBuf) -> Result<u64, Error> {
+        let database = self.0.database.clone();
+        let failed = |cause: String| Error::failed("copy the database", cause, &self.0.database);
+        tokio::task::spawn_blocking(move || backup::copy(&database, &path))
+            .await
+            .map_err(|_panic| failed("internal fault".to_owned()))?
     }
 
     /// Deletes a session with all it has, unless another process runs it. It is gone at once; the

@@ -7,7 +7,9 @@
 
 use agentd_protocol::event::{Event, Role};
 use agentd_protocol::id::ItemId;
-use agentd_protocol::item::{AssistantItem, AssistantPart, AssistantStatus, Item, ItemBody};
+use agentd_protocol::item::{
+    AssistantItem, AssistantPart, AssistantStatus, Item, ItemBody, Marker,
+};
 use agentd_protocol::progress::{DeltaKind, InFlightItem};
 use agentd_protocol::session::{ItemsParams, ItemsResult, Usage};
 use rusqlite::{Connection, OptionalExtension};
@@ -146,6 +148,19 @@ fn insert(target: Target<'_>, item: &Item, json: &str) -> Result<i64, Error> {
         )?
         .execute((target.session, item.item_id.as_str(), item.index, json))?;
     Ok(target.conn.last_insert_rowid())
+}
+
+/// A whole item is on record: what it takes back is shown again.
+pub(super) fn recorded(target: Target<'_>, item: &Item) -> Result<(), Error> {
+    let ItemBody::Marker { marker: Marker::Rollback { undo: Some(undone), .. } } = &item.body
+    else {
+        return Ok(());
+    };
+    target
+        .conn
+        .prepare_cached("UPDATE items SET hidden_by = NULL WHERE session = ?1 AND hidden_by = ?2")?
+        .execute((target.session, undone.as_str()))?;
+    Ok(())
 }
 
 /// The place of the session's next item.

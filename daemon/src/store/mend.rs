@@ -66,6 +66,7 @@ fn restore_sessions(conn: &Connection) -> Result<(), Error> {
     for key in keys {
         if let Some(session) = fold(conn, key)? {
             let new = NewSession {
+                items: Vec::new(),
                 env: std::collections::BTreeMap::new(),
                 env_mode: EnvMode::Overlay,
                 key: None,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use super::directory;
+use super::backup;
 use super::error::Error;
 
 /// One step of the schema. Files are never edited after a release.
@@ -87,10 +87,6 @@ pub(super) fn migrate(
 fn copy(conn: &Connection, path: &Path, version: usize) -> Result<PathBuf, Error> {
     let stamp = uuid::Uuid::now_v7().simple();
     let target = path.with_extension(format!("db.version-{version}.{stamp}"));
-    let failed = |cause: String| Error::failed("copy the database", cause, &target);
-    directory::open_private(&target).map_err(|cause| failed(cause.to_string()))?;
-    let name = target.to_str().ok_or_else(|| failed("the path is not UTF-8".to_owned()))?;
-    conn.execute("VACUUM INTO ?1", [name])
-        .map_err(|error| Error::from(error).during("copy the database", &target))?;
-    Ok(target.clone())
+    backup::into(conn, &target)?;
+    Ok(target)
 }

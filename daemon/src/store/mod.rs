@@ -11,9 +11,11 @@
 //! Receives appends from `journal` and reads from `session`; hands back what was committed.
 
 mod append;
+mod backup;
 mod calls;
 mod column;
 mod connection;
+mod copied;
 mod database;
 mod directory;
 mod error;

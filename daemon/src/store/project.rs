@@ -79,9 +79,9 @@ pub(super) fn project(target: Target<'_>, event: &Event) -> Result<(), Error> {
         | EventBody::TurnExhausted { .. }
         | EventBody::TurnAborted { .. }
         | EventBody::TurnFailed { .. } => turns::ended(target, event),
+        EventBody::MessageCompleted { item } => items::recorded(target, item),
         EventBody::SessionCreated { .. }
         | EventBody::SubmissionAccepted { .. }
-        | EventBody::MessageCompleted { .. }
         | EventBody::RetryScheduled { .. }
         | EventBody::ContextPruned { .. }
         | EventBody::ContextCompacted { .. }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use agentd_protocol::event::{Event, EventBody};
 use agentd_protocol::id::{CallId, ItemId, SessionId, TurnId};
+use agentd_protocol::item::Item;
 use agentd_protocol::permission::{Prompt, Resolution};
 use agentd_protocol::progress::{DeltaKind, InFlightItem};
 use agentd_protocol::session::{EnvMode, Session};
@@ -160,6 +161,9 @@ pub struct LoadedSession {
 pub struct NewSession {
     /// As it will be; `head_seq` 0 becomes 1 with the event `session.created`.
     pub session: Session,
+    /// The conversation it starts with, in order; their places count from 1, and a rollback among
+    /// them hides what it hid.
+    pub items: Vec<Item>,
     /// Environment given by the client.
     pub env: BTreeMap<String, String>,
     /// How `env` relates to the daemon's.

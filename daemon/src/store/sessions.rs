@@ -17,7 +17,7 @@ use super::events::Numbered;
 use super::lease::{self, Terms};
 use super::project::Target;
 use super::record::{Created, NewSession};
-use super::{append, events, prompts, submissions};
+use super::{append, copied, events, prompts, submissions};
 
 /// The session's key and the number of its last event.
 pub(super) fn find(conn: &Connection, session_id: &SessionId) -> Result<(i64, u64), Error> {
@@ -54,9 +54,15 @@ pub(super) fn create(
     let (session_id, time) = (session.session_id.clone(), session.created_at);
     let mut body = EventBody::SessionCreated { session: Box::new(session), changed: Vec::new() };
     events::date_session(&mut body, 1, time);
-    let event = Event { seq: 1, time, session_id, turn_id: None, body };
+    let mut seq = 1;
+    let event = Event { seq, time, session_id: session_id.clone(), turn_id: None, body };
     append::write(target, &Numbered::new(event)?)?;
-    moved(target, 1, time)?;
+    for (turn_id, body) in copied::events(&new.items) {
+        seq += 1;
+        let (session_id, turn_id) = (session_id.clone(), Some(turn_id));
+        append::write(target, &Numbered::new(Event { seq, time, session_id, turn_id, body })?)?;
+    }
+    moved(target, seq, time)?;
     Ok(Created { session: read(conn, target.session, terms)?, replayed: false })
 }
 

@@ -16,6 +16,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, StatusCode, Url};
+use serde::Deserialize;
 
 use super::ModelError;
 use super::failure::{Complaint, classify, excerpt};
@@ -33,6 +34,9 @@ pub(super) use connect::Transports;
 /// What is read of an error's body.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 
+/// What is read of a list of models: some aggregators have hundreds with long descriptions.
+const MAX_LIST_BYTES: usize = 8 * 1024 * 1024;
+
 /// How long an answer that is complete may take to close, so that its connection can be used again.
 const CLOSE_GRACE: Duration = Duration::from_millis(50);
 /// Reads that a complete answer may still need up to its end: a last line end, and the end.
@@ -43,6 +47,8 @@ const CLOSE_READS: u32 = 3;
 pub(super) struct Endpoint {
     /// The provider in messages: `provider local`.
     who: String,
+    /// The configured address.
+    base: Url,
     url: Url,
     key: Option<KeySource>,
     headers: HeaderMap,
@@ -61,11 +67,11 @@ impl Endpoint {
         clock: Clock,
     ) -> Result<Self, String> {
         let base = config.base_url.as_deref().ok_or("`base_url` is missing")?;
-        let mut url = Url::parse(base).map_err(|error| format!("`base_url`: {error}"))?;
-        url.path_segments_mut()
-            .map_err(|()| "`base_url` is no address of a server".to_owned())?
-            .pop_if_empty()
-            .extend(path.split('/'));
+        let base = Url::parse(base).map_err(|error| format!("`base_url`: {error}"))?;
+        if base.cannot_be_a_base() {
+            return Err("`base_url` is no address of a server".to_owned());
+        }
+        let url = below(&base, path);
         let mut headers = HeaderMap::new();
         for (name, value) in &config.headers {
             let bad = || format!("`headers`: {name} is no header that can be sent");
@@ -77,6 +83,7 @@ impl Endpoint {
         let transport = transports.of(config, &url);
         Ok(Self {
             who: format!("provider {name}"),
+            base,
             url,
             key: config.api_key.clone(),
             headers,
@@ -117,6 +124,15 @@ impl Endpoint {
             headers.entry(AUTHORIZATION).or_insert(value);
         }
         Ok(Opened { endpoint: self, headers, secrets })
+    }
+
+    /// The names of the list at `path` below the configured address, which servers of every format
+    /// write alike: `{ data: [{ id }] }`.
+    pub(super) async fn models(&self, path: &str) -> Result<Vec<String>, ModelError> {
+        let opened = self.open().await?;
+        let secrets = opened.secrets.clone();
+        let listed = opened.listed(below(&self.base, path)).await;
+        listed.map_err(|error| secrets.mask(error))
     }
 
     fn refused(&self, what: impl std::fmt::Display) -> ModelError {
@@ -172,6 +188,28 @@ impl Opened<'_> {
             .header(ACCEPT, "text/event-stream")
             .headers(headers)
             .body(reqwest::Body::wrap(body));
+        endpoint.answered(request).await
+    }
+
+    /// Reads a list of models.
+    async fn listed(self, url: Url) -> Result<Vec<String>, ModelError> {
+        let Self { endpoint, headers, .. } = self;
+        let client = endpoint.transport.client().await.map_err(|error| endpoint.refused(error))?;
+        let request = client.get(url).header(ACCEPT, "application/json").headers(headers);
+        let answer = endpoint.answered(request).await?;
+        let body = answer.whole(endpoint, MAX_LIST_BYTES).await?;
+        let list: Listed = serde_json::from_slice(&body).map_err(|error| {
+            let message = format!("{}: its list of models cannot be read ({error})", endpoint.who);
+            ModelError::new(TurnErrorCode::BadResponse, message)
+        })?;
+        Ok(list.data.into_iter().map(|model| model.id).collect())
+    }
+}
+
+impl Endpoint {
+    /// Sends a request and checks how the answer begins.
+    async fn answered(&self, request: reqwest::RequestBuilder) -> Result<Answer, ModelError> {
+        let endpoint = self;
         let response = tokio::select! {
             response = request.send() => response.map_err(|error| endpoint.unreachable(&error))?,
             () = endpoint.clock.sleep(endpoint.idle_timeout) => return Err(endpoint.silent()),
@@ -180,6 +218,26 @@ impl Opened<'_> {
             Answer { response, idle_timeout: endpoint.idle_timeout, clock: endpoint.clock.clone() };
         answer.checked(endpoint).await
     }
+}
+
+/// A list of models.
+#[derive(Deserialize)]
+struct Listed {
+    data: Vec<ListedModel>,
+}
+
+#[derive(Deserialize)]
+struct ListedModel {
+    id: String,
+}
+
+/// An address below another.
+fn below(base: &Url, path: &str) -> Url {
+    let mut url = base.clone();
+    if let Ok(mut segments) = url.path_segments_mut() {
+        segments.pop_if_empty().extend(path.split('/'));
+    }
+    url
 }
 
 /// The answer to a request.

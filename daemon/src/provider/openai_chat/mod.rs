@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use agentd_protocol::item::Item;
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use super::exchange::{self, Format};
@@ -99,6 +101,10 @@ impl Provider for OpenaiChat {
 
     fn encode_tools(&self, tools: &[ToolDefinition]) -> Bytes {
         self.0.profile().encode_tools(tools)
+    }
+
+    fn models(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, ModelError>> {
+        async { self.0.endpoint.models("models").await.map(Some) }.boxed()
     }
 
     fn stream(&self, request: Request) -> ModelStream {

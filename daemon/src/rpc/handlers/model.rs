@@ -7,6 +7,7 @@ use agentd_protocol::method::ModelList;
 use crate::rpc::module::Registration;
 
 pub(super) fn register(registration: &mut Registration) {
-    registration
-        .call::<ModelList, _, _>(|service, _, _| async move { Ok(service.registry.models()) });
+    registration.call::<ModelList, _, _>(|service, _, params| async move {
+        Ok(service.registry.models(params).await)
+    });
 }

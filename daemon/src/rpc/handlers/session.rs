@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use agentd_protocol::error::RpcError;
 use agentd_protocol::method::{
-    SessionCreate, SessionDelete, SessionEvents, SessionGet, SessionItems, SessionList,
-    SessionSubmit, SessionSubscribe, SessionTakeover, SessionUnsubscribe, SessionUpdate,
+    SessionCreate, SessionDelete, SessionEvents, SessionExport, SessionFork, SessionGet,
+    SessionImport, SessionItems, SessionList, SessionSearch, SessionSubmit, SessionSubscribe,
+    SessionTakeover, SessionUnsubscribe, SessionUpdate,
 };
 use agentd_protocol::session::{DeleteResult, SessionParams, SubscribeParams, UnsubscribeResult};
 use bytes::Bytes;
@@ -23,6 +24,7 @@ use crate::session::registry;
 
 pub(super) fn register(registration: &mut Registration) {
     reading(registration);
+    copying(registration);
     changing(registration);
     registration.watch::<SessionSubscribe, _, _>(subscribe);
     registration.call::<SessionUnsubscribe, _, _>(|_, context, params| async move {
@@ -43,6 +45,21 @@ fn reading(registration: &mut Registration) {
     });
     registration.call::<SessionEvents, _, _>(|service, _, params| async move {
         service.registry.events(params).await.map_err(of_session)
+    });
+    registration.call::<SessionSearch, _, _>(|service, _, params| async move {
+        service.registry.search(params).await.map_err(of_session)
+    });
+}
+
+fn copying(registration: &mut Registration) {
+    registration.call::<SessionFork, _, _>(|service, _, params| async move {
+        service.registry.fork(params).await.map_err(of_session)
+    });
+    registration.call::<SessionExport, _, _>(|service, _, params| async move {
+        service.registry.export(params).await.map_err(of_session)
+    });
+    registration.call::<SessionImport, _, _>(|service, _, params| async move {
+        service.registry.import(params).await.map_err(of_session)
     });
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use agentd_protocol::daemon::{ModelListResult, Tool, ToolListResult};
+use agentd_protocol::daemon::{ModelListParams, ModelListResult, Tool, ToolListResult};
 use agentd_protocol::id::SessionId;
 use agentd_protocol::permission::{
     PermissionForgetParams, PermissionForgetResult, PermissionListParams, PermissionListResult,
@@ -96,9 +96,10 @@ impl Registry {
         }
     }
 
-    /// The models that can be used.
-    pub fn models(&self) -> ModelListResult {
-        self.0.services.providers().list()
+    /// The models that can be used; with `probe`, those too that the providers name when asked.
+    pub async fn models(&self, params: ModelListParams) -> ModelListResult {
+        let providers = self.0.services.providers();
+        if params.probe { providers.probe().await } else { providers.list() }
     }
 
     /// The tools that models can call.

@@ -79,6 +79,7 @@ pub(crate) fn new_session(name: &str) -> NewSession {
             parent_id: None,
             archived: false,
         },
+        items: Vec::new(),
         env: BTreeMap::new(),
         env_mode: EnvMode::Overlay,
         key: None,

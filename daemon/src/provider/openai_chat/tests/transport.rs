@@ -436,3 +436,29 @@ fn a_table_that_is_wrong_says_what() {
         assert!(error.contains(if header == "a" { "base_url" } else { "headers" }), "{error}");
     }
 }
+
+#[tokio::test]
+async fn the_models_are_those_that_the_server_lists() {
+    let list = r#"{"object":"list","data":[{"id":"b/large","object":"model"},{"id":"a"}]}"#;
+    let refusal = r#"{"error":{"message":"the key sk-secret-1 is wrong"}}"#;
+    let server = Server::start([
+        Reply::body(200, "application/json", list),
+        Reply::body(401, "application/json", refusal),
+        Reply::body(200, "application/json", "{}"),
+    ])
+    .await;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("key");
+    std::fs::write(&file, "sk-secret-1\n").unwrap();
+    let config = ProviderConfig { api_key: Some(KeySource::File(file)), ..table(&server) };
+    let provider = provider(&config, &Clock::manual());
+    assert_eq!(provider.models().await.unwrap().unwrap(), ["b/large", "a"]);
+    let asked = server.asked();
+    assert_eq!(asked[0].path, "/v1/models");
+    assert_eq!(asked[0].headers["authorization"], "Bearer sk-secret-1");
+    let refused = provider.models().await.unwrap_err();
+    assert_eq!(refused.status, Some(401));
+    assert!(!refused.message.contains("sk-secret-1"), "{refused}");
+    let unreadable = provider.models().await.unwrap_err();
+    assert!(unreadable.message.contains("list of models"), "{unreadable}");
+}
