@@ -229,13 +229,28 @@ pub enum Marker {
     Compaction {
         /// The last item that the summary replaces.
         until: ItemId,
-        /// The summary.
+        /// The summary, as the model reads it.
         summary: String,
+        /// User items up to `until` that the model goes on reading word for word, before the
+        /// summary.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        kept: Vec<ItemId>,
+        /// It was made without being asked for and freed less than a tenth of the window.
+        #[serde(default, skip_serializing_if = "is_false")]
+        useless: bool,
     },
-    /// Large results of these items are stubs in the model's view.
+    /// A summary was to be made without being asked for, and was not: nothing changed.
+    CompactionFailed {
+        /// Why.
+        message: String,
+    },
+    /// The results of these items are stubs in the model's view.
     Pruning {
         /// The tool items.
         items: Vec<ItemId>,
+        /// What the model reads in their place.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        text: String,
     },
     /// These items are hidden from the model's view.
     Rollback {
@@ -245,6 +260,11 @@ pub enum Marker {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         undo: Option<ItemId>,
     },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// One entry of a conversation.

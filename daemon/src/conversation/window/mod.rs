@@ -169,7 +169,9 @@ impl Window {
                 self.sent = Sent::default();
             }
             // Nobody writes these yet: the view is what was recorded, whole.
-            Marker::Compaction { .. } | Marker::Pruning { .. } => {}
+            Marker::Compaction { .. }
+            | Marker::CompactionFailed { .. }
+            | Marker::Pruning { .. } => {}
         }
     }
 }

@@ -102,7 +102,11 @@ fn item(item: &Item) -> Result<()> {
                 title("a summary stands for what is before")?;
                 render::line(&harmless(summary))
             }
-            Marker::Pruning { items } => title(&format!("{} results were cut", items.len())),
+            Marker::CompactionFailed { message } => {
+                title("no summary could be made")?;
+                render::line(&harmless(message))
+            }
+            Marker::Pruning { items, .. } => title(&format!("{} results were cut", items.len())),
             Marker::Rollback { hidden, .. } => {
                 title(&format!("{} items rolled back", hidden.len()))
             }
