@@ -33,9 +33,15 @@ pub(super) trait Assemble {
     fn flush_usage(&mut self);
 }
 
+/// The most bytes of one answer, so that a server which never ends does not fill the memory. The
+/// longest answers of today, a chunk for each token, are a fifth of it.
+const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
+
 /// Reads one answer.
 #[derive(Debug)]
 pub(super) struct Decoder<A> {
+    /// Bytes that it may still have.
+    left: usize,
     /// The provider in messages.
     who: String,
     splitter: Splitter,
@@ -67,19 +73,22 @@ impl Fault {
 impl<A: Assemble> Decoder<A> {
     /// A decoder of an answer of `who`.
     pub(super) fn new(who: &str, assembler: A) -> Self {
-        Self { who: who.to_owned(), splitter: Splitter::new(), assembler }
+        Self { left: MAX_ANSWER_BYTES, who: who.to_owned(), splitter: Splitter::new(), assembler }
     }
 
     /// Takes the next bytes of a stream.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), ModelError> {
-        let Self { splitter, assembler, who } = self;
+        let Self { splitter, assembler, who, left } = self;
+        *left = left.checked_sub(bytes.len()).ok_or_else(|| {
+            bad(who, format_args!("its answer is longer than {MAX_ANSWER_BYTES} bytes"))
+        })?;
         let sink = &mut |event: Event<'_>| assembler.take(event, false).map_err(Fault::Model);
         splitter.feed(bytes, sink).map_err(|fault| fault.of(who))
     }
 
     /// The connection was closed. Fails if the answer was not complete.
     pub(super) fn close(&mut self) -> Result<(), ModelError> {
-        let Self { splitter, assembler, who } = self;
+        let Self { splitter, assembler, who, .. } = self;
         let sink = &mut |event: Event<'_>| assembler.take(event, true).map_err(Fault::Model);
         splitter.finish(sink).map_err(|fault| fault.of(who))?;
         if assembler.is_done() {
@@ -87,7 +96,8 @@ impl<A: Assemble> Decoder<A> {
         }
         if !assembler.is_finished() {
             let message = format!("{who}: the stream ended before the answer did");
-            return Err(ModelError::retryable(TurnErrorCode::ProviderUnreachable, message));
+            let error = ModelError::retryable(TurnErrorCode::ProviderUnreachable, message);
+            return Err(ModelError { broken: true, ..error });
         }
         assembler.done();
         Ok(())

@@ -28,32 +28,58 @@ pub(super) trait Format: Send + Sync + 'static {
     /// Reads its answers.
     type Assembler: Assemble + Send + 'static;
 
+    /// In which of its forms requests are sent at the moment.
+    type Form: Copy + Send + Sync + 'static;
+
     /// Where requests go.
     fn endpoint(&self) -> &Endpoint;
 
+    /// The form of requests to `model`, as far as is known by now.
+    fn form(&self, model: &str) -> Self::Form;
+
     /// The body of a request. `Err` says what cannot be sent.
-    fn body(&self, request: &Request) -> Result<Rope, String>;
+    fn body(&self, request: &Request, form: Self::Form) -> Result<Rope, String>;
 
     /// Puts one answer together.
     fn assembler(&self) -> Self::Assembler;
 
-    /// Takes a failure into account, before it is handed on.
-    fn learn(&self, error: ModelError) -> ModelError;
+    /// Takes a failure into account before it is handed on, of a request to `model` that was `sent`
+    /// in this form. What was learned of it is told beside it.
+    fn learn(
+        &self,
+        model: &str,
+        sent: Self::Form,
+        error: ModelError,
+    ) -> (Option<ModelEvent>, ModelError);
 }
 
 /// Sends a request. Nothing is done before the stream is polled.
 pub(super) fn stream<F: Format>(format: Arc<F>, request: Request) -> ModelStream {
-    streams::unfold(State::Start(Box::new(request)), move |state| {
+    // Its messages were encoded just now, in this form.
+    let sent = Sent { model: request.model.clone(), form: format.form(&request.model) };
+    let start = (State::Start(Box::new(request)), Arc::new(sent));
+    streams::unfold(start, move |(state, sent)| {
         let format = Arc::clone(&format);
-        async move { step(&*format, state).await }
+        async move {
+            let (event, state) = step(&*format, &sent, state).await?;
+            Some((event, (state, sent)))
+        }
     })
     .boxed()
+}
+
+/// What a failure is judged by.
+struct Sent<F> {
+    model: String,
+    form: F,
 }
 
 /// Where a request's stream is.
 enum State<A> {
     Start(Box<Request>),
     Reading(Box<Reading<A>>),
+    /// A lesson was told, the failure is not.
+    Failed(Box<ModelError>),
     Over,
 }
 
@@ -71,13 +97,22 @@ struct Reading<A> {
 type Next<A> = Option<(Result<ModelEvent, ModelError>, State<A>)>;
 
 /// Goes on until there is an event to hand out.
-async fn step<F: Format>(format: &F, state: State<F::Assembler>) -> Next<F::Assembler> {
+async fn step<F: Format>(
+    format: &F,
+    sent: &Sent<F::Form>,
+    state: State<F::Assembler>,
+) -> Next<F::Assembler> {
+    let failed = |error| match format.learn(&sent.model, sent.form, error) {
+        (Some(lesson), error) => Some((Ok(lesson), State::Failed(Box::new(error)))),
+        (None, error) => Some((Err(error), State::Over)),
+    };
     let mut reading = match state {
         State::Over => return None,
+        State::Failed(error) => return Some((Err(*error), State::Over)),
         State::Reading(reading) => reading,
-        State::Start(request) => match start(format, &request).await {
+        State::Start(request) => match start(format, &request, sent.form).await {
             Ok(reading) => Box::new(reading),
-            Err(error) => return Some((Err(format.learn(error)), State::Over)),
+            Err(error) => return failed(error),
         },
     };
     loop {
@@ -85,8 +120,7 @@ async fn step<F: Format>(format: &F, state: State<F::Assembler>) -> Next<F::Asse
             return Some((Ok(event), State::Reading(reading)));
         }
         if let Some(error) = reading.failed.take() {
-            let error = format.learn(reading.secrets.mask(error));
-            return Some((Err(error), State::Over));
+            return failed(reading.secrets.mask(error));
         }
         reading.answer.as_ref()?;
         if let Err(error) = reading.read(format.endpoint()).await {
@@ -100,15 +134,16 @@ async fn step<F: Format>(format: &F, state: State<F::Assembler>) -> Next<F::Asse
 async fn start<F: Format>(
     format: &F,
     request: &Request,
+    form: F::Form,
 ) -> Result<Reading<F::Assembler>, ModelError> {
     let endpoint = format.endpoint();
-    let body = format.body(request).map_err(|what| {
+    let body = format.body(request, form).map_err(|what| {
         let message = format!("{}: {what}", endpoint.who());
         ModelError::new(TurnErrorCode::ProviderRefused, message)
     })?;
     let opened = endpoint.open().await?;
     let secrets = opened.secrets.clone();
-    let answer = opened.post(body).await.map_err(|error| secrets.mask(error))?;
+    let answer = opened.post(body, request.carriage).await.map_err(|error| secrets.mask(error))?;
     let mut reading = Reading {
         answer: None,
         tail_until_ms: None,

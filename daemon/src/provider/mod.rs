@@ -11,6 +11,7 @@ pub mod demo;
 mod exchange;
 mod failure;
 mod http;
+mod lessons;
 pub mod openai_chat;
 pub mod retry;
 mod set;
@@ -41,8 +42,35 @@ pub struct ToolDefinition {
     pub input_schema: Value,
 }
 
+/// How a request is carried. After a broken transport the next attempt takes the next way; the last
+/// one is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Carriage {
+    /// A stream, over a kept connection if there is one.
+    #[default]
+    Usual,
+    /// A stream, over a connection of its own.
+    Fresh,
+    /// The same, and HTTP/1.1.
+    Http1,
+    /// The same, and the answer as a whole.
+    Whole,
+}
+
+impl Carriage {
+    /// The way to take after this one was broken.
+    #[must_use]
+    pub fn next(self) -> Self {
+        match self {
+            Self::Usual => Self::Fresh,
+            Self::Fresh => Self::Http1,
+            Self::Http1 | Self::Whole => Self::Whole,
+        }
+    }
+}
+
 /// One request to a model. Cheap to clone: a retry sends it again.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Request {
     /// The model's name at the provider.
     pub model: String,
@@ -53,6 +81,8 @@ pub struct Request {
     pub messages: Vec<Bytes>,
     /// The tools, encoded by this provider; empty where there are none.
     pub tools: Bytes,
+    /// How it is carried.
+    pub carriage: Carriage,
 }
 
 /// News from a model's stream, the same for every wire format.
@@ -66,6 +96,14 @@ pub enum ModelEvent {
     Call(ModelCall),
     /// What the request used; the last one counts.
     Usage(Usage),
+    /// Something that a person should know: a server's habit that was learned. Before an error it
+    /// tells what the next attempt does otherwise.
+    Warning {
+        /// A word for programs.
+        code: &'static str,
+        /// In a sentence; no secrets.
+        message: String,
+    },
     /// The stream came to its proper end. Nothing follows.
     End {
         /// The provider's word, for information (and for `length`, which marks a cut answer).
@@ -102,6 +140,13 @@ pub struct ModelError {
     pub provider_code: Option<String>,
     /// How long the provider asks to wait before the next attempt.
     pub retry_after: Option<Duration>,
+    /// The connection broke or fell silent in use: another [`Carriage`] may get through.
+    pub broken: bool,
+    /// The next attempt is sent in another form, because this one was refused for its form. It is
+    /// worth an attempt at once, whatever the number of retries; each form is learned once.
+    pub adapted: bool,
+    /// With an overflow: the window in tokens that the server says it has.
+    pub context_window: Option<u64>,
 }
 
 impl ModelError {
@@ -114,6 +159,9 @@ impl ModelError {
             status: None,
             provider_code: None,
             retry_after: None,
+            broken: false,
+            adapted: false,
+            context_window: None,
         }
     }
 
@@ -142,7 +190,7 @@ pub trait Provider: Send + Sync + 'static {
     fn separator(&self) -> &'static str;
 
     /// The tools, in the form of [`Request::tools`]; the same input gives the same bytes.
-    fn encode_tools(&self, tools: &[ToolDefinition]) -> Bytes;
+    fn encode_tools(&self, model: &str, tools: &[ToolDefinition]) -> Bytes;
 
     /// The models that the server says it has, by their names there; `None` where it has no way to
     /// say so.

@@ -46,6 +46,9 @@ impl RetryPolicy {
     /// What to do about `error`, with which request number `attempt` (1, 2, 3 …) failed. `chance`
     /// is a random number from 0 to 1.
     pub fn decide(&self, error: &ModelError, attempt: u32, chance: f64) -> Verdict {
+        if error.adapted {
+            return Verdict::Retry(Duration::ZERO);
+        }
         if !error.retryable {
             return Verdict::Stop { retry_after: None };
         }
@@ -113,6 +116,14 @@ mod tests {
             let wait = Verdict::Retry(Duration::from_millis(millis));
             assert_eq!(POLICY.decide(&error(None), 1, chance), wait);
         }
+    }
+
+    #[test]
+    fn another_form_is_tried_at_once_whatever_the_count() {
+        let refused = ModelError::new(TurnErrorCode::ProviderRefused, "m");
+        let adapted = ModelError { adapted: true, ..refused };
+        let none = RetryPolicy { max_retries: 0, ..POLICY };
+        assert_eq!(none.decide(&adapted, 1, 0.5), Verdict::Retry(Duration::ZERO));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use agentd_protocol::session::Usage;
 use super::Provider;
 use super::demo::Demo;
 use super::http::Transports;
+use super::lessons::Lessons;
 use super::openai_chat::OpenaiChat;
 use super::retry::RetryPolicy;
 use crate::clock::Clock;
@@ -118,16 +119,20 @@ impl std::fmt::Debug for Selected {
     }
 }
 
-/// The providers of one configuration. A reload makes another.
+/// The providers of one configuration. A reload makes another ([`Providers::renewed`]).
 pub struct Providers {
     entries: BTreeMap<String, Entry>,
     default: Option<String>,
+    clock: Clock,
 }
 
 struct Entry {
     provider: Result<Arc<dyn Provider>, SelectError>,
     models: BTreeMap<String, ModelFacts>,
     retry: RetryPolicy,
+    lessons: Lessons,
+    /// What the lessons are about: another wire or address is another server.
+    server: (Wire, Option<String>),
 }
 
 impl std::fmt::Debug for Providers {
@@ -140,25 +145,42 @@ impl Providers {
     /// Makes the providers. Does no I/O: keys, certificates and connections come with the first
     /// request.
     pub fn new(config: &Config, clock: &Clock) -> Self {
+        Self::with(config, clock, |_, _| Lessons::default())
+    }
+
+    /// The providers of a configuration that was read again. What refusals taught is kept, where
+    /// the provider is at the same address.
+    #[must_use]
+    pub fn renewed(&self, config: &Config) -> Self {
+        Self::with(config, &self.clock, |name, config| match self.entries.get(name) {
+            Some(known) if known.server == server(config) => known.lessons.clone(),
+            Some(_) | None => Lessons::default(),
+        })
+    }
+
+    fn with(
+        config: &Config,
+        clock: &Clock,
+        lessons: impl Fn(&str, &ProviderConfig) -> Lessons,
+    ) -> Self {
         let mut transports = Transports::default();
-        let mut entries: BTreeMap<String, Entry> = config
-            .providers
-            .iter()
-            .map(|(name, config)| {
-                let provider = provider(name, config, &mut transports, clock);
-                (name.clone(), Entry::new(provider, config))
-            })
-            .collect();
+        let mut entry = |name: &String, config: &ProviderConfig| {
+            let lessons = lessons(name, config);
+            let provider = provider(name, config, &mut transports, lessons.clone(), clock);
+            (name.clone(), Entry::new(provider, config, lessons))
+        };
+        let mut entries: BTreeMap<String, Entry> =
+            config.providers.iter().map(|(name, config)| entry(name, config)).collect();
         let demo = entries.entry(DEMO.to_owned()).or_insert_with(|| {
             let config = ProviderConfig { wire: Wire::Demo, ..ProviderConfig::default() };
-            Entry::new(Ok(Arc::new(Demo::new(clock.clone()))), &config)
+            entry(&DEMO.to_owned(), &config).1
         });
         demo.models.entry(DEMO.to_owned()).or_insert(ModelFacts {
             context_window: Some(DEMO_WINDOW),
             max_output_tokens: None,
             price: Some(Price::default()),
         });
-        Self { entries, default: config.model.clone() }
+        Self { entries, default: config.model.clone(), clock: clock.clone() }
     }
 
     /// The model of new sessions, if one is configured.
@@ -179,7 +201,7 @@ impl Providers {
             id: model.to_owned(),
             provider: entry.provider.clone()?,
             name: name.to_owned(),
-            facts: entry.models.get(name).copied().unwrap_or_default(),
+            facts: entry.facts(name),
             retry: entry.retry,
         })
     }
@@ -248,29 +270,50 @@ impl Providers {
 }
 
 impl Entry {
-    fn new(provider: Result<Arc<dyn Provider>, SelectError>, config: &ProviderConfig) -> Self {
+    fn new(
+        provider: Result<Arc<dyn Provider>, SelectError>,
+        config: &ProviderConfig,
+        lessons: Lessons,
+    ) -> Self {
         let facts = |(name, model): (&String, &ModelConfig)| (name.clone(), model.into());
         Self {
             provider,
             models: config.models.iter().map(facts).collect(),
             retry: RetryPolicy { max_retries: config.max_retries, max_wait: config.max_retry_wait },
+            lessons,
+            server: server(config),
         }
     }
+
+    /// What is known of a model. The window is the one that its server said, if that is smaller
+    /// than the configured one.
+    fn facts(&self, model: &str) -> ModelFacts {
+        let facts = self.models.get(model).copied().unwrap_or_default();
+        let windows = [facts.context_window, self.lessons.window(model)];
+        ModelFacts { context_window: windows.into_iter().flatten().min(), ..facts }
+    }
+}
+
+fn server(config: &ProviderConfig) -> (Wire, Option<String>) {
+    (config.wire, config.base_url.clone())
 }
 
 fn provider(
     name: &str,
     config: &ProviderConfig,
     transports: &mut Transports,
+    lessons: Lessons,
     clock: &Clock,
 ) -> Result<Arc<dyn Provider>, SelectError> {
     let provider = || name.to_owned();
     let unsupported = |wire| Err(SelectError::Unsupported { provider: provider(), wire });
     match config.wire {
-        Wire::OpenaiChat => match OpenaiChat::new(name, config, transports, clock.clone()) {
-            Ok(server) => Ok(Arc::new(server)),
-            Err(what) => Err(SelectError::Misconfigured { provider: provider(), what }),
-        },
+        Wire::OpenaiChat => {
+            match OpenaiChat::new(name, config, transports, lessons, clock.clone()) {
+                Ok(server) => Ok(Arc::new(server)),
+                Err(what) => Err(SelectError::Misconfigured { provider: provider(), what }),
+            }
+        }
         Wire::OpenaiResponses => unsupported("openai-responses"),
         Wire::AnthropicMessages => unsupported("anthropic-messages"),
         Wire::Demo => Ok(Arc::new(Demo::new(clock.clone()))),
@@ -281,25 +324,25 @@ fn provider(
 mod tests {
     use super::*;
 
-    fn server(base_url: &str) -> ProviderConfig {
+    fn at(base_url: &str) -> ProviderConfig {
         ProviderConfig { base_url: Some(base_url.to_owned()), ..ProviderConfig::default() }
     }
 
     fn providers() -> Providers {
-        let mut local = server("http://127.0.0.1:8080/v1");
+        let mut local = at("http://127.0.0.1:8080/v1");
         local.max_retries = 2;
         local.models.insert(
             "org/qwen".to_owned(),
             ModelConfig { context_window: Some(32_768), ..ModelConfig::default() },
         );
-        let mut anthropic = server("http://127.0.0.1");
+        let mut anthropic = at("http://127.0.0.1");
         anthropic.wire = Wire::AnthropicMessages;
         let config = Config {
             model: Some("local/org/qwen".to_owned()),
             providers: BTreeMap::from([
                 ("local".to_owned(), local),
                 ("anthropic".to_owned(), anthropic),
-                ("broken".to_owned(), server("nowhere")),
+                ("broken".to_owned(), at("nowhere")),
             ]),
             ..Config::default()
         };
@@ -358,6 +401,23 @@ mod tests {
         let mut bare = providers();
         bare.default = Some("local/another".to_owned());
         assert_eq!(bare.known_models(), ["demo/demo", "local/another", "local/org/qwen"]);
+    }
+
+    #[test]
+    fn lessons_outlive_a_reload_at_the_same_address() {
+        let config = |url: &str| Config {
+            providers: BTreeMap::from([("local".to_owned(), at(url))]),
+            ..Config::default()
+        };
+        let here = config("http://127.0.0.1:1/v1");
+        let first = Providers::new(&here, &Clock::manual());
+        first.entries["local"].lessons.learn_window("m", 8_192);
+        let window = |providers: &Providers| {
+            providers.get("local/m").expect("it is configured").facts.context_window
+        };
+        let reloaded = first.renewed(&here);
+        assert_eq!(window(&reloaded), Some(8_192));
+        assert_eq!(window(&reloaded.renewed(&config("http://127.0.0.1:2/v1"))), None);
     }
 
     #[test]

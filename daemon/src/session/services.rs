@@ -81,7 +81,7 @@ impl Services {
         let current = self.config.current();
         let mut kept = self.providers.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&kept.0, &current) {
-            let providers = Arc::new(Providers::new(&current, &self.clock));
+            let providers = Arc::new(kept.1.renewed(&current));
             *kept = (current, providers);
         }
         Arc::clone(&kept.1)

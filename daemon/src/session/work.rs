@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::input::{Done, Input};
 use crate::permission::{ApprovedCall, Subject};
-use crate::provider::{ModelError, ModelEvent, ModelStream};
+use crate::provider::{Carriage, ModelError, ModelEvent, ModelStream};
 use crate::tools::{OutputChunk, Prepared, Tool};
 use crate::turn::{INTERRUPTED_AFTER_START, Judgement, Outcome};
 
@@ -49,6 +49,8 @@ pub(super) struct Work {
     pub(super) model: Option<ModelStream>,
     /// The attempt that `model` is, from 1.
     pub(super) attempt: u32,
+    /// How the next attempt is carried.
+    pub(super) carriage: Carriage,
     pub(super) tasks: JoinSet<Done>,
     running: HashMap<Id, Running>,
     pub(super) cancel: CancellationToken,
@@ -90,6 +92,7 @@ impl Work {
         Self {
             model: None,
             attempt: 0,
+            carriage: Carriage::default(),
             tasks: JoinSet::new(),
             running: HashMap::new(),
             cancel: CancellationToken::new(),

@@ -91,6 +91,8 @@ pub enum StreamInput {
     Call { provider_call_id: Option<String>, name: String, arguments: Value },
     /// What the request used so far, priced; the last one counts.
     Usage(Usage),
+    /// Something that a person should know.
+    Warning { code: String, message: String },
     /// The proper end.
     End { finish_reason: Option<String>, continues: bool },
     /// The end that is none.

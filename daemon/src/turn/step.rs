@@ -89,6 +89,9 @@ impl Machine {
                 self.called(provider_call_id, name, arguments, moment);
             }
             StreamInput::Usage(usage) => self.streamed_usage(usage),
+            StreamInput::Warning { code, message } => {
+                self.emit(EventBody::Warning { code, message });
+            }
             StreamInput::End { finish_reason, continues } => {
                 self.stream_ended(finish_reason, continues, moment);
             }

@@ -66,7 +66,7 @@ impl Provider for Demo {
     }
 
     /// The names, one a line.
-    fn encode_tools(&self, tools: &[ToolDefinition]) -> Bytes {
+    fn encode_tools(&self, _model: &str, tools: &[ToolDefinition]) -> Bytes {
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         names.join("\n").into()
     }

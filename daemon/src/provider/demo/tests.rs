@@ -5,7 +5,6 @@ use agentd_protocol::item::{
     AssistantItem, AssistantPart, AssistantStatus, Call, ItemBody, Origin, Part, ToolItem,
     ToolStatus,
 };
-use agentd_protocol::session::ModelOptions;
 use agentd_protocol::time::Time;
 use futures_util::FutureExt;
 use serde_json::{Value, json};
@@ -34,13 +33,14 @@ struct Said {
 impl Play {
     fn new(prompt: &str) -> Self {
         let demo = Demo::new(Clock::manual());
-        let tools = demo.encode_tools(&["read", "list", "shell", "write", "grep"].map(|name| {
-            ToolDefinition {
+        let tools = demo.encode_tools(
+            "demo",
+            &["read", "list", "shell", "write", "grep"].map(|name| ToolDefinition {
                 name: name.to_owned(),
                 description: String::new(),
                 input_schema: json!({}),
-            }
-        }));
+            }),
+        );
         let mut play = Self { demo, messages: Vec::new(), tools, items: 0, open: Vec::new() };
         play.push(ItemBody::System { content: vec![Part::text("be good")] });
         play.user(prompt, Origin::User);
@@ -70,9 +70,9 @@ impl Play {
     fn request(&self) -> Request {
         Request {
             model: "demo".to_owned(),
-            options: ModelOptions::default(),
             messages: self.messages.clone(),
             tools: self.tools.clone(),
+            ..Request::default()
         }
     }
 
@@ -122,6 +122,7 @@ fn said(events: Vec<Result<ModelEvent, crate::provider::ModelError>>) -> Said {
             ModelEvent::Reasoning(text) => said.reasoning.push_str(&text),
             ModelEvent::Call(call) => said.calls.push((call.name, call.arguments)),
             ModelEvent::Usage(usage) => said.usage = usage,
+            ModelEvent::Warning { message, .. } => panic!("{message}"),
             ModelEvent::End { finish_reason, continues } => {
                 assert!(!continues);
                 said.finish_reason = finish_reason;

@@ -1,5 +1,7 @@
 //! The classes of errors, by the wordings that servers use.
 
+use std::time::Duration;
+
 use TurnErrorCode::{
     ContextOverflow, ProviderRefused, ProviderUnreachable, QuotaExhausted, RateLimited,
 };
@@ -60,6 +62,307 @@ fn a54_overflow_is_known_in_many_words() {
     }
 }
 
+const OVERFLOWS: [(&str, u16, &str, Option<u64>); 20] = [
+    (
+        "OpenAI",
+        400,
+        r#"{"error":{"message":"This model's maximum context length is 128000 tokens. However, your messages resulted in 204308 tokens. Please reduce the length of the messages.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#,
+        Some(128_000),
+    ),
+    (
+        "OpenAI Responses",
+        400,
+        r#"{"error":{"message":"Your input exceeds the context window of this model. Please adjust your input and try again.","type":"invalid_request_error","param":"input","code":"context_length_exceeded"}}"#,
+        None,
+    ),
+    (
+        "OpenAI, input too large for a tier",
+        400,
+        r#"{"error":{"message":"Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300123 tokens. Please reduce the length of the messages.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#,
+        None,
+    ),
+    (
+        "Anthropic",
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 215000 tokens > 200000 maximum"}}"#,
+        Some(200_000),
+    ),
+    (
+        "Anthropic, with the output",
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input length or `max_tokens` and try again"}}"#,
+        Some(200_000),
+    ),
+    (
+        "Anthropic, body",
+        413,
+        r#"{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size: prompt is too long"}}"#,
+        None,
+    ),
+    (
+        "llama.cpp",
+        400,
+        r#"{"error":{"code":400,"message":"request (9 tokens) exceeds the available context size (8 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9,"n_ctx":8}}"#,
+        Some(8),
+    ),
+    (
+        "llama.cpp, older",
+        500,
+        r#"{"error":{"code":500,"message":"Context size has been exceeded.","type":"server_error"}}"#,
+        None,
+    ),
+    (
+        "Ollama",
+        400,
+        r#"{"error":{"message":"input length exceeds the context length","type":"invalid_request_error","param":null,"code":null}}"#,
+        None,
+    ),
+    ("Ollama, short", 500, r#"{"error":"the input length exceeds maximum context length"}"#, None),
+    (
+        "vLLM, older",
+        400,
+        r#"{"object":"error","message":"This model's maximum context length is 16384 tokens. However, you requested 122946 tokens (112946 in the messages, 10000 in the completion). Please reduce the length of the messages or completion.","type":"BadRequestError","param":null,"code":400}"#,
+        Some(16_384),
+    ),
+    (
+        "vLLM",
+        400,
+        r#"{"error":{"message":"The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure that `max_model_len` is no smaller than the number of text tokens.","type":"BadRequestError","param":null,"code":400}}"#,
+        Some(4_096),
+    ),
+    (
+        "vLLM, output",
+        400,
+        r#"{"error":{"message":"'max_tokens' or 'max_completion_tokens' is too large: 4096. This model's maximum context length is 8192 tokens and your request has 5000 input tokens","type":"BadRequestError","param":null,"code":400}}"#,
+        Some(8_192),
+    ),
+    (
+        "LM Studio",
+        400,
+        r#"{"error":"Trying to keep the first 10136 tokens when context the overflows. However, the model is loaded with context length of only 7866 tokens, which is not enough. Try to load the model with a larger context length, or provide a shorter input"}"#,
+        Some(7_866),
+    ),
+    (
+        "LM Studio, newer",
+        400,
+        r#"{"error":"The number of tokens to keep from the initial prompt is greater than the context length (n_keep: 13055>= n_ctx: 4096). Try to load the model with a larger context length, or provide a shorter input."}"#,
+        Some(4_096),
+    ),
+    (
+        "OpenRouter",
+        400,
+        r#"{"error":{"message":"This endpoint's maximum context length is 32768 tokens. However, you requested about 40000 tokens (39000 of text input, 1000 in the output). Please reduce the length of either one, or use the "middle-out" transform to compress your prompt automatically.","code":400,"metadata":{"provider_name":null}},"user_id":"u"}"#,
+        Some(32_768),
+    ),
+    (
+        "OpenRouter, a provider behind it",
+        400,
+        r#"{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{"error":{"message":"This model's maximum context length is 8192 tokens. However, you requested 8246 tokens"}}","provider_name":"P"}}}"#,
+        Some(8_192),
+    ),
+    (
+        "Gemini",
+        400,
+        r#"[{"error":{"code":400,"message":"The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}]"#,
+        Some(1_048_576),
+    ),
+    (
+        "xAI",
+        400,
+        r#"{"code":"Client specified an invalid argument","error":"This model's maximum prompt length is 131072 but the request contains 150000 tokens."}"#,
+        Some(131_072),
+    ),
+    (
+        "DeepSeek",
+        400,
+        r#"{"error":{"message":"This model's maximum context length is 65536 tokens. However, you requested 70000 tokens","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}"#,
+        Some(65_536),
+    ),
+];
+
+/// What servers say when the conversation is too long, and the window that they name.
+#[test]
+fn overflow_in_the_words_of_servers() {
+    for (server, status, body, window) in OVERFLOWS {
+        let error = of(status, body);
+        assert_eq!((error.code, error.retryable), (ContextOverflow, false), "{server}: {error}");
+        assert_eq!(error.context_window, window, "{server}: {error}");
+    }
+}
+
+const THROTTLES: [(&str, u16, &str, Option<u64>); 12] = [
+    (
+        "OpenAI",
+        429,
+        r#"{"error":{"message":"Rate limit reached for gpt-4o in organization org-1 on tokens per min (TPM): Limit 30000, Used 29000, Requested 2000. Please try again in 2.5s. Visit https://platform.openai.com/account/rate-limits to learn more.","type":"tokens","param":null,"code":"rate_limit_exceeded"}}"#,
+        Some(2_500),
+    ),
+    (
+        "OpenAI, minutes",
+        429,
+        r#"{"error":{"message":"Rate limit reached for requests per min (RPM). Please try again in 1m2.5s.","type":"requests","code":"rate_limit_exceeded"}}"#,
+        Some(62_500),
+    ),
+    (
+        "OpenAI, milliseconds",
+        429,
+        r#"{"error":{"message":"Rate limit reached on tokens per min. Please try again in 120ms.","code":"rate_limit_exceeded"}}"#,
+        Some(120),
+    ),
+    (
+        "OpenAI, one request over the limit",
+        429,
+        r#"{"error":{"message":"Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 42000. The input or output tokens must be reduced in order to run successfully.","type":"tokens","code":"rate_limit_exceeded"}}"#,
+        None,
+    ),
+    (
+        "Anthropic",
+        429,
+        r#"{"type":"error","error":{"type":"rate_limit_error","message":"This request would exceed your organization's rate limit of 40,000 input tokens per minute. Please reduce the prompt length or the maximum tokens requested, or try again later."}}"#,
+        None,
+    ),
+    (
+        "OpenRouter, a provider behind it",
+        429,
+        r#"{"error":{"message":"Provider returned error","code":429,"metadata":{"raw":"m is temporarily rate-limited upstream. Please retry shortly, or add your own key to accumulate your rate limits","provider_name":"P"}}}"#,
+        None,
+    ),
+    (
+        "Gemini, a minute",
+        429,
+        r#"[{"error":{"code":429,"message":"You exceeded your current quota, please check your plan and billing details.\n* Quota exceeded for metric: generativelanguage.googleapis.com/generate_content_free_tier_requests, limit: 10\nPlease retry in 38.8s.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"GenerateRequestsPerMinutePerProjectPerModel-FreeTier"}]},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"38s"}]}}]"#,
+        Some(38_000),
+    ),
+    (
+        "Gemini, no details",
+        429,
+        r#"{"error":{"code":429,"message":"Resource has been exhausted (e.g. check quota).","status":"RESOURCE_EXHAUSTED"}}"#,
+        None,
+    ),
+    (
+        "Groq",
+        429,
+        r#"{"error":{"message":"Rate limit reached for model `m` on tokens per minute (TPM): Limit 6000, Used 5500, Requested 900. Please try again in 4s.","type":"tokens","code":"rate_limit_exceeded"}}"#,
+        Some(4_000),
+    ),
+    ("Bedrock", 429, r#"{"message":"Too many tokens, please wait before trying again."}"#, None),
+    (
+        "Bedrock, as a 400",
+        400,
+        r#"{"message":"Too many requests, please wait before trying again.","__type":"ThrottlingException"}"#,
+        None,
+    ),
+    (
+        "DeepSeek",
+        429,
+        r#"{"error":{"message":"Rate limit reached","type":"rate_limit_error"}}"#,
+        None,
+    ),
+];
+
+/// What servers say when they want a slower pace, and how long they want it.
+#[test]
+fn throttling_in_the_words_of_servers() {
+    for (server, status, body, wait) in THROTTLES {
+        let error = of(status, body);
+        assert_eq!((error.code, error.retryable), (RateLimited, true), "{server}: {error}");
+        assert_eq!(error.retry_after, wait.map(Duration::from_millis), "{server}: {error}");
+    }
+}
+
+const QUOTAS: [(&str, u16, &str); 9] = [
+    (
+        "OpenAI",
+        429,
+        r#"{"error":{"message":"You exceeded your current quota, please check your plan and billing details.","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}"#,
+    ),
+    (
+        "OpenAI, a day",
+        429,
+        r#"{"error":{"message":"Rate limit reached for gpt-4o on requests per day (RPD): Limit 200, Used 200, Requested 1. Please try again in 7m12s.","type":"requests","code":"rate_limit_exceeded"}}"#,
+    ),
+    (
+        "Anthropic",
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits."}}"#,
+    ),
+    (
+        "Anthropic, a limit of one's own",
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"You have reached your specified API usage limits. You will regain access on 2026-02-01 at 00:00 UTC."}}"#,
+    ),
+    (
+        "OpenRouter",
+        402,
+        r#"{"error":{"message":"This request requires more credits, or fewer max_tokens. You requested up to 32000 tokens, but can only afford 27342.","code":402,"metadata":{"provider_name":null}},"user_id":"u"}"#,
+    ),
+    (
+        "OpenRouter, free models",
+        429,
+        r#"{"error":{"message":"Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 free model requests per day","code":429}}"#,
+    ),
+    (
+        "Gemini, a day",
+        429,
+        r#"[{"error":{"code":429,"message":"You exceeded your current quota, please check your plan and billing details.\nPlease retry in 38.8s.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"38s"}]}}]"#,
+    ),
+    (
+        "DeepSeek",
+        402,
+        r#"{"error":{"message":"Insufficient Balance","type":"unknown_error","code":"invalid_request_error"}}"#,
+    ),
+    ("Ollama, in the cloud", 429, r#"{"error":"you've reached your weekly usage limit"}"#),
+];
+
+/// What servers say when a plan is used up.
+#[test]
+fn quotas_in_the_words_of_servers() {
+    for (server, status, body) in QUOTAS {
+        let error = of(status, body);
+        assert_eq!((error.code, error.retryable), (QuotaExhausted, false), "{server}: {error}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_nothing_else() {
+    let table = [
+        (
+            "OpenAI",
+            400,
+            r#"{"error":{"message":"Invalid value: 'x'. Supported values are: 'a'.","type":"invalid_request_error","param":"p","code":"invalid_value"}}"#,
+        ),
+        (
+            "OpenAI, the output",
+            400,
+            r#"{"error":{"message":"max_tokens is too large: 100000. This model supports at most 16384 completion tokens","type":"invalid_request_error","code":"invalid_value"}}"#,
+        ),
+        (
+            "Anthropic",
+            400,
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.1: `tool_use` ids were found without `tool_result` blocks immediately after"}}"#,
+        ),
+        (
+            "llama.cpp",
+            500,
+            r#"{"error":{"code":500,"message":"Jinja Exception: Conversation roles must alternate","type":"server_error"}}"#,
+        ),
+        (
+            "Ollama",
+            404,
+            r#"{"error":{"message":"model 'm' not found","type":"not_found_error","param":null,"code":null}}"#,
+        ),
+        (
+            "vLLM",
+            400,
+            r#"{"error":{"message":""auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set","type":"BadRequestError","code":400}}"#,
+        ),
+    ];
+    for (server, status, body) in table {
+        let error = of(status, body);
+        assert_eq!((error.code, error.retryable), (ProviderRefused, false), "{server}: {error}");
+    }
+}
+
 #[test]
 fn a55_throttling_is_no_overflow() {
     let error = of(429, r#"{"message":"Too many tokens, please wait"}"#);
@@ -104,12 +407,9 @@ fn complaints_have_many_shapes() {
         (json!({"error": {"code": "c"}}), "", Some("c"), None),
     ];
     for (value, message, code, kind) in table {
-        let expected = Complaint {
-            message: message.to_owned(),
-            code: code.map(str::to_owned),
-            kind: kind.map(str::to_owned),
-        };
-        assert_eq!(Complaint::of_value(&value), Some(expected), "{value}");
+        let found = Complaint::of_value(&value).expect("a complaint");
+        let said = (found.message.as_str(), found.code.as_deref(), found.kind.as_deref());
+        assert_eq!(said, (message, code, kind), "{value}");
     }
     for value in [json!({}), json!({"error": null}), json!(3), json!([]), json!({"choices": []})] {
         assert_eq!(Complaint::of_value(&value), None, "{value}");

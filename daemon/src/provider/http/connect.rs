@@ -16,6 +16,7 @@ use reqwest::{Certificate, Client, Proxy, Url, redirect, retry};
 use tokio::sync::OnceCell;
 
 use crate::config::ProviderConfig;
+use crate::provider::Carriage;
 
 /// How often an idle HTTP/2 connection is checked.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
@@ -33,14 +34,18 @@ struct Settings {
     direct: bool,
 }
 
-/// A client that is made when first used. Cheap to clone.
+/// Clients that are made when first used. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Transport(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     settings: Settings,
-    client: OnceCell<Client>,
+    usual: OnceCell<Client>,
+    /// Keeps no connection, so that each request has one of its own.
+    fresh: OnceCell<Client>,
+    /// The same, and never HTTP/2.
+    http1: OnceCell<Client>,
 }
 
 impl Transports {
@@ -52,27 +57,37 @@ impl Transports {
             ca_file: config.ca_file.clone(),
             direct: config.proxy.is_none() && is_local(url),
         };
-        let make = || Shared { settings: settings.clone(), client: OnceCell::new() };
+        let make = || Shared {
+            settings: settings.clone(),
+            usual: OnceCell::new(),
+            fresh: OnceCell::new(),
+            http1: OnceCell::new(),
+        };
         self.0.entry(settings.clone()).or_insert_with(|| Transport(Arc::new(make()))).clone()
     }
 }
 
 impl Transport {
-    /// The client. `Err` says which setting is wrong.
-    pub(super) async fn client(&self) -> Result<&Client, String> {
+    /// The client for a carriage. `Err` says which setting is wrong.
+    pub(super) async fn client(&self, carriage: Carriage) -> Result<&Client, String> {
         let make = || async {
             let settings = self.0.settings.clone();
             // It reads files.
-            tokio::task::spawn_blocking(move || settings.client())
+            tokio::task::spawn_blocking(move || settings.client(carriage))
                 .await
                 .map_err(|error| format!("the HTTP client cannot be made: {error}"))?
         };
-        self.0.client.get_or_try_init(make).await
+        let client = match carriage {
+            Carriage::Usual => &self.0.usual,
+            Carriage::Fresh => &self.0.fresh,
+            Carriage::Http1 | Carriage::Whole => &self.0.http1,
+        };
+        client.get_or_try_init(make).await
     }
 }
 
 impl Settings {
-    fn client(&self) -> Result<Client, String> {
+    fn client(&self, carriage: Carriage) -> Result<Client, String> {
         // An error says that one was installed before, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = Client::builder()
@@ -81,6 +96,12 @@ impl Settings {
             .http2_keep_alive_interval(KEEP_ALIVE)
             .redirect(redirect::Policy::none())
             .retry(retry::never());
+        if carriage != Carriage::Usual {
+            builder = builder.pool_max_idle_per_host(0);
+        }
+        if carriage >= Carriage::Http1 {
+            builder = builder.http1_only();
+        }
         if self.direct {
             builder = builder.no_proxy();
         }

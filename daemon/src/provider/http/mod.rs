@@ -18,9 +18,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, StatusCode, Url};
 use serde::Deserialize;
 
-use super::ModelError;
 use super::failure::{Complaint, classify, excerpt};
 use super::retry::retry_after;
+use super::{Carriage, ModelError};
 use crate::clock::Clock;
 use crate::config::{KeySource, ProviderConfig};
 
@@ -36,6 +36,9 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 
 /// What is read of a list of models: some aggregators have hundreds with long descriptions.
 const MAX_LIST_BYTES: usize = 8 * 1024 * 1024;
+
+/// How many times the longest silence of a stream an answer as a whole may take to begin.
+const WHOLE_PATIENCE: u32 = 5;
 
 /// How long an answer that is complete may take to close, so that its connection can be used again.
 const CLOSE_GRACE: Duration = Duration::from_millis(50);
@@ -144,9 +147,10 @@ impl Endpoint {
         ModelError::retryable(TurnErrorCode::ProviderUnreachable, message)
     }
 
-    fn silent(&self) -> ModelError {
-        let seconds = self.idle_timeout.as_secs();
-        self.broken(format_args!("no byte came for {seconds} s (`idle_timeout`)"))
+    fn silent(&self, patience: Duration) -> ModelError {
+        let seconds = patience.as_secs_f64();
+        let silence = self.broken(format_args!("no byte came for {seconds} s (`idle_timeout`)"));
+        ModelError { broken: true, ..silence }
     }
 
     /// The address without a path, a query or a password.
@@ -163,7 +167,8 @@ impl Endpoint {
         if error.is_connect() || error.is_timeout() {
             self.broken(format_args!("cannot be reached ({cause}); is it running?"))
         } else {
-            self.broken(format_args!("the connection broke ({cause})"))
+            let error = self.broken(format_args!("the connection broke ({cause})"));
+            ModelError { broken: true, ..error }
         }
     }
 }
@@ -179,24 +184,29 @@ pub(super) struct Opened<'a> {
 
 impl Opened<'_> {
     /// Sends `body`. The answer's status is a good one, and its encoding one that can be read.
-    pub(super) async fn post(self, body: Rope) -> Result<Answer, ModelError> {
+    pub(super) async fn post(self, body: Rope, carriage: Carriage) -> Result<Answer, ModelError> {
         let Self { endpoint, headers, .. } = self;
-        let client = endpoint.transport.client().await.map_err(|error| endpoint.refused(error))?;
+        let client = endpoint.transport.client(carriage).await;
+        let client = client.map_err(|error| endpoint.refused(error))?;
         let request = client
             .post(endpoint.url.clone())
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "text/event-stream")
             .headers(headers)
             .body(reqwest::Body::wrap(body));
-        endpoint.answered(request).await
+        // A server that does not stream is silent until all is said.
+        let patience = if carriage == Carriage::Whole { WHOLE_PATIENCE } else { 1 };
+        let patience = endpoint.idle_timeout.saturating_mul(patience);
+        endpoint.answered(request, patience).await
     }
 
     /// Reads a list of models.
     async fn listed(self, url: Url) -> Result<Vec<String>, ModelError> {
         let Self { endpoint, headers, .. } = self;
-        let client = endpoint.transport.client().await.map_err(|error| endpoint.refused(error))?;
+        let client = endpoint.transport.client(Carriage::Usual).await;
+        let client = client.map_err(|error| endpoint.refused(error))?;
         let request = client.get(url).header(ACCEPT, "application/json").headers(headers);
-        let answer = endpoint.answered(request).await?;
+        let answer = endpoint.answered(request, endpoint.idle_timeout).await?;
         let body = answer.whole(endpoint, MAX_LIST_BYTES).await?;
         let list: Listed = serde_json::from_slice(&body).map_err(|error| {
             let message = format!("{}: its list of models cannot be read ({error})", endpoint.who);
@@ -207,12 +217,16 @@ impl Opened<'_> {
 }
 
 impl Endpoint {
-    /// Sends a request and checks how the answer begins.
-    async fn answered(&self, request: reqwest::RequestBuilder) -> Result<Answer, ModelError> {
+    /// Sends a request, waits so long for its answer, and checks how that begins.
+    async fn answered(
+        &self,
+        request: reqwest::RequestBuilder,
+        patience: Duration,
+    ) -> Result<Answer, ModelError> {
         let endpoint = self;
         let response = tokio::select! {
             response = request.send() => response.map_err(|error| endpoint.unreachable(&error))?,
-            () = endpoint.clock.sleep(endpoint.idle_timeout) => return Err(endpoint.silent()),
+            () = endpoint.clock.sleep(patience) => return Err(endpoint.silent(patience)),
         };
         let answer =
             Answer { response, idle_timeout: endpoint.idle_timeout, clock: endpoint.clock.clone() };
@@ -261,7 +275,7 @@ impl Answer {
         let Self { response, idle_timeout, clock } = self;
         tokio::select! {
             piece = response.chunk() => piece.map_err(|error| endpoint.unreachable(&error)),
-            () = clock.sleep(*idle_timeout) => Err(endpoint.silent()),
+            () = clock.sleep(*idle_timeout) => Err(endpoint.silent(*idle_timeout)),
         }
     }
 
@@ -337,7 +351,7 @@ impl Answer {
             complaint.message = format!("a page (text/html): {}", complaint.message);
         }
         let error = classify(&endpoint.who, Some(status.as_u16()), &complaint);
-        ModelError { retry_after: wait, ..error }
+        ModelError { retry_after: wait.or(error.retry_after), ..error }
     }
 
     /// The start of an error's body; what cannot be read of it is not worth another error.

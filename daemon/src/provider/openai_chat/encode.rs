@@ -24,9 +24,6 @@ use super::wire::{
     ImageUrl, Message, MessageCall, MessageContent, MessageFunction, MessagePart, Tool,
     ToolFunction,
 };
-use crate::config::{
-    Auto, EmptyParameters, NullContent, ProviderConfig, ReasoningEcho, SystemRole,
-};
 use crate::provider::ToolDefinition;
 
 /// The longest name of a function.
@@ -36,49 +33,38 @@ const MAX_NAME_BYTES: usize = 64;
 /// roles must alternate. It tells the same to every model, so that the prefix stays.
 const NO_ANSWER_YET: &str = "(no answer yet)";
 
-/// What a server wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a server wants, as `quirks` knows it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a habit of its own")]
 pub(super) struct Profile {
-    reasoning: ReasoningEcho,
-    content: NullContent,
-    parameters: EmptyParameters,
-    system: SystemRole,
-    merges: bool,
+    /// Reasoning goes back with the history.
+    pub(super) echoes_reasoning: bool,
+    /// An answer that has only calls has an empty text, not `null`.
+    pub(super) fills_content: bool,
+    /// A tool without parameters has no schema.
+    pub(super) omits_parameters: bool,
+    /// No two messages of a user in a row.
+    pub(super) merges_roles: bool,
+    /// An answer's limit is called `max_completion_tokens`. (A fixed field, none of the messages.)
+    pub(super) counts_completion: bool,
+    /// The system message is the developer's.
+    pub(super) is_developer: bool,
 }
 
 impl Profile {
-    pub(super) fn new(config: &ProviderConfig) -> Self {
-        Self {
-            reasoning: config.reasoning_echo,
-            content: config.null_content,
-            parameters: config.empty_parameters,
-            system: config.system_role,
-            merges: config.merge_roles == Auto::On,
-        }
-    }
-
-    /// The same, with no two messages of a user in a row.
-    pub(super) fn merging_roles(self) -> Self {
-        Self { merges: true, ..self }
-    }
-
     /// The key of encoded bytes.
     pub(super) fn key(self) -> String {
         let mut key = String::from("openai-chat");
         for (differs, mark) in [
-            (self.echoes_reasoning(), "+reasoning"),
-            (self.content == NullContent::Empty, "+empty-content"),
-            (self.system == SystemRole::Developer, "+developer"),
-            (self.merges, "+merged"),
+            (self.echoes_reasoning, "+reasoning"),
+            (self.fills_content, "+empty-content"),
+            (self.omits_parameters, "+no-empty-parameters"),
+            (self.is_developer, "+developer"),
+            (self.merges_roles, "+merged"),
         ] {
             key.push_str(if differs { mark } else { "" });
         }
         key
-    }
-
-    /// Only where the table says so: other servers refuse the field.
-    fn echoes_reasoning(self) -> bool {
-        self.reasoning == ReasoningEcho::Always
     }
 
     /// The messages of a segment.
@@ -102,7 +88,7 @@ impl Profile {
             }
         }
         inputs.extend(images_of_results(images));
-        if self.merges && !inputs.is_empty() {
+        if self.merges_roles && !inputs.is_empty() {
             if segment.first().is_some_and(is_result) || answers.is_some_and(says_nothing) {
                 messages.push(&plain("assistant", MessageContent::Text(NO_ANSWER_YET.into())));
             }
@@ -115,10 +101,7 @@ impl Profile {
     }
 
     fn system(self, content: &[Part]) -> Message<'_> {
-        let role = match self.system {
-            SystemRole::System => "system",
-            SystemRole::Developer => "developer",
-        };
+        let role = if self.is_developer { "developer" } else { "system" };
         plain(role, MessageContent::Text(text_of(content)))
     }
 
@@ -129,7 +112,7 @@ impl Profile {
         if text.is_empty() && assistant.calls.is_empty() {
             return None;
         }
-        let content = (self.content == NullContent::Empty || !text.is_empty())
+        let content = (self.fills_content || !text.is_empty())
             .then_some(MessageContent::Text(Cow::Owned(text)));
         let calls = assistant.calls.iter().map(|call| MessageCall {
             id: wire_id(&assistant.calls, call),
@@ -142,7 +125,7 @@ impl Profile {
         Some(Message {
             role: "assistant",
             content,
-            reasoning_content: self.echoes_reasoning().then(|| reasoning(assistant)).flatten(),
+            reasoning_content: self.echoes_reasoning.then(|| reasoning(assistant)).flatten(),
             tool_calls: calls.collect(),
             tool_call_id: None,
         })
@@ -171,7 +154,7 @@ impl Profile {
     fn parameters(self, schema: &Value) -> Option<Cow<'_, Value>> {
         let properties = schema.get("properties").and_then(Value::as_object);
         let has_some = properties.is_some_and(|properties| !properties.is_empty());
-        if self.parameters == EmptyParameters::Omit && !has_some {
+        if self.omits_parameters && !has_some {
             return None;
         }
         if properties.is_some() {

@@ -3,8 +3,9 @@
 //!
 //! A request's body is fixed fields, tools, messages and a constant closing; the messages are the
 //! kept pieces of the conversation, so sending message 10,000 encodes one. The answer is read as it
-//! comes: bytes → events (`sse`) → model events (`stream`), by `exchange`. Reasoning is kept apart from text under
-//! each of its names.
+//! comes: bytes → events (`sse`) → model events (`stream`), by `exchange`. Reasoning is kept apart
+//! from text under each of its names, and between `<think>` tags (`think`). What one server wants
+//! and another refuses is in `quirks`.
 //!
 //! Receives requests from `session` through [`Provider`]; hands back model events.
 
@@ -19,20 +20,22 @@ use serde_json::{Map, Value, json};
 
 use super::exchange::{self, Format};
 use super::http::{Endpoint, Rope, Transports};
-use super::{ModelError, ModelStream, Provider, Request, ToolDefinition};
+use super::lessons::Lessons;
+use super::{Carriage, ModelError, ModelEvent, ModelStream, Provider, Request, ToolDefinition};
 use crate::clock::Clock;
-use crate::config::{MaxTokensField, ProviderConfig};
+use crate::config::{ProviderConfig, ThinkTags};
 
 mod calls;
 mod encode;
-mod roles;
+mod quirks;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod think;
 mod wire;
 
 use encode::Profile;
-use roles::Roles;
+use quirks::Quirks;
 use stream::Assembler;
 
 /// A server of this format.
@@ -42,8 +45,8 @@ pub struct OpenaiChat(Arc<Server>);
 #[derive(Debug)]
 struct Server {
     endpoint: Endpoint,
-    profile: Profile,
-    roles: Roles,
+    quirks: Quirks,
+    think_tags: ThinkTags,
     fields: Fields,
 }
 
@@ -51,7 +54,6 @@ struct Server {
 #[derive(Debug)]
 struct Fields {
     stream_usage: bool,
-    max_tokens: &'static str,
     parallel_tool_calls: Option<bool>,
     /// The longest answers, by model.
     max_output_tokens: BTreeMap<String, u64>,
@@ -63,44 +65,39 @@ impl OpenaiChat {
         name: &str,
         config: &ProviderConfig,
         transports: &mut Transports,
+        lessons: Lessons,
         clock: Clock,
     ) -> Result<Self, String> {
         let endpoint = Endpoint::new(name, config, "chat/completions", transports, clock)?;
-        let max_tokens = match config.max_tokens_field {
-            MaxTokensField::MaxCompletionTokens => "max_completion_tokens",
-            // OpenAI's own newer models know the newer name only, other servers the older one.
-            MaxTokensField::Auto if endpoint.host() == "api.openai.com" => "max_completion_tokens",
-            MaxTokensField::Auto | MaxTokensField::MaxTokens => "max_tokens",
-        };
         let longest = |(name, model): (&String, &crate::config::ModelConfig)| {
             Some((name.clone(), model.max_output_tokens?))
         };
         let fields = Fields {
             stream_usage: config.stream_usage,
-            max_tokens,
             parallel_tool_calls: config.parallel_tool_calls,
             max_output_tokens: config.models.iter().filter_map(longest).collect(),
         };
-        let (profile, roles) = (Profile::new(config), Roles::new(config.merge_roles));
-        Ok(Self(Arc::new(Server { endpoint, profile, roles, fields })))
+        let quirks = Quirks::new(config, endpoint.host(), lessons);
+        let think_tags = config.think_tags;
+        Ok(Self(Arc::new(Server { endpoint, quirks, think_tags, fields })))
     }
 }
 
 impl Provider for OpenaiChat {
-    fn encoding_key(&self, _model: &str) -> String {
-        self.0.profile().key()
+    fn encoding_key(&self, model: &str) -> String {
+        self.0.quirks.profile(model).key()
     }
 
-    fn encode(&self, _model: &str, answers: Option<&Item>, segment: &[Arc<Item>]) -> Bytes {
-        self.0.profile().encode(answers, segment)
+    fn encode(&self, model: &str, answers: Option<&Item>, segment: &[Arc<Item>]) -> Bytes {
+        self.0.quirks.profile(model).encode(answers, segment)
     }
 
     fn separator(&self) -> &'static str {
         ","
     }
 
-    fn encode_tools(&self, tools: &[ToolDefinition]) -> Bytes {
-        self.0.profile().encode_tools(tools)
+    fn encode_tools(&self, model: &str, tools: &[ToolDefinition]) -> Bytes {
+        self.0.quirks.profile(model).encode_tools(tools)
     }
 
     fn models(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, ModelError>> {
@@ -112,37 +109,40 @@ impl Provider for OpenaiChat {
     }
 }
 
-impl Server {
-    /// What the server wants, as far as is known by now.
-    fn profile(&self) -> Profile {
-        if self.roles.are_merged() { self.profile.merging_roles() } else { self.profile }
-    }
-}
-
 impl Format for Server {
     type Assembler = Assembler;
+    type Form = Profile;
 
     fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    fn body(&self, request: &Request) -> Result<Rope, String> {
-        self.fields.body(request)
+    fn form(&self, model: &str) -> Profile {
+        self.quirks.profile(model)
+    }
+
+    fn body(&self, request: &Request, form: Profile) -> Result<Rope, String> {
+        self.fields.body(request, form)
     }
 
     fn assembler(&self) -> Assembler {
-        Assembler::new(self.endpoint.who())
+        Assembler::new(self.endpoint.who(), self.think_tags)
     }
 
-    fn learn(&self, error: ModelError) -> ModelError {
-        self.roles.learn(error)
+    fn learn(
+        &self,
+        model: &str,
+        sent: Profile,
+        error: ModelError,
+    ) -> (Option<ModelEvent>, ModelError) {
+        self.quirks.learn(model, sent, error)
     }
 }
 
 impl Fields {
     /// The body of a request. `Err` says what cannot be sent.
-    fn body(&self, request: &Request) -> Result<Rope, String> {
-        let fields = Value::Object(self.fixed(request)?).to_string();
+    fn body(&self, request: &Request, form: Profile) -> Result<Rope, String> {
+        let fields = Value::Object(self.fixed(request, form)?).to_string();
         let mut head = fields.into_bytes();
         // The last brace makes room for what follows.
         head.pop();
@@ -158,13 +158,14 @@ impl Fields {
         Ok(Rope::new(pieces))
     }
 
-    fn fixed(&self, request: &Request) -> Result<Map<String, Value>, String> {
+    fn fixed(&self, request: &Request, form: Profile) -> Result<Map<String, Value>, String> {
         let options = &request.options;
         let mut fields = Map::new();
         let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
         set("model", json!(request.model));
-        set("stream", json!(true));
-        if self.stream_usage {
+        let streams = request.carriage != Carriage::Whole;
+        set("stream", json!(streams));
+        if streams && self.stream_usage {
             set("stream_options", json!({ "include_usage": true }));
         }
         if let Some(effort) = options.reasoning_effort {
@@ -175,7 +176,8 @@ impl Fields {
         }
         let known = self.max_output_tokens.get(&request.model).copied();
         if let Some(tokens) = options.max_output_tokens.or(known) {
-            set(self.max_tokens, json!(tokens));
+            let name = if form.counts_completion { "max_completion_tokens" } else { "max_tokens" };
+            set(name, json!(tokens));
         }
         if let Some(parallel) = self.parallel_tool_calls.filter(|_| !request.tools.is_empty()) {
             set("parallel_tool_calls", json!(parallel));

@@ -13,7 +13,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::calls::Calls;
+use super::think::{Piece, Thoughts};
 use super::wire::{Choice, Chunk, ContentPart, Delta, UsageReport, nonempty, number, text};
+use crate::config::ThinkTags;
 use crate::provider::decoder::{Assemble, bad};
 use crate::provider::failure::{Complaint, classify, excerpt};
 use crate::provider::sse::Event;
@@ -31,18 +33,20 @@ pub(super) struct Assembler {
     calls: Calls,
     usage: Option<Usage>,
     finish_reason: Option<String>,
+    thoughts: Thoughts,
     /// The end is among the events.
     done: bool,
 }
 
 impl Assembler {
-    pub(super) fn new(who: &str) -> Self {
+    pub(super) fn new(who: &str, tags: ThinkTags) -> Self {
         Self {
             who: who.to_owned(),
             ready: VecDeque::new(),
             calls: Calls::default(),
             usage: None,
             finish_reason: None,
+            thoughts: Thoughts::new(tags),
             done: false,
         }
     }
@@ -97,6 +101,7 @@ impl Assembler {
         if let Some(reasoning) =
             nonempty(delta.reasoning_content).or_else(|| nonempty(delta.reasoning))
         {
+            self.settle_thoughts();
             self.reasoning(&reasoning);
         }
         if let Some(content) = delta.content {
@@ -117,7 +122,12 @@ impl Assembler {
     /// Text, or a list of parts that may nest.
     fn content(&mut self, raw: &RawValue, thinking: bool, depth: usize) {
         if let Some(text) = text(raw) {
-            return if thinking { self.reasoning(&text) } else { self.text(&text) };
+            if thinking {
+                self.settle_thoughts();
+                return self.reasoning(&text);
+            }
+            let pieces = self.thoughts.take(&text);
+            return pieces.into_iter().for_each(|piece| self.piece(piece));
         }
         let Ok(parts) = serde_json::from_str::<Vec<ContentPart<'_>>>(raw.get()) else { return };
         for part in parts.iter().filter(|_| depth < MAX_DEPTH) {
@@ -130,6 +140,20 @@ impl Assembler {
             if let Some(inner) = inner {
                 self.content(inner, thinking, depth + 1);
             }
+        }
+    }
+
+    fn piece(&mut self, piece: Piece) {
+        match piece {
+            Piece::Text(text) => self.text(&text),
+            Piece::Reasoning(text) => self.reasoning(&text),
+        }
+    }
+
+    /// From here on tags are text.
+    fn settle_thoughts(&mut self) {
+        if let Some(piece) = self.thoughts.settle() {
+            self.piece(piece);
         }
     }
 
@@ -182,6 +206,7 @@ impl Assemble for Assembler {
 
     fn done(&mut self) {
         self.done = true;
+        self.settle_thoughts();
         self.ready.extend(self.calls.rest().map(ModelEvent::Call));
         self.flush_usage();
         let finish_reason = self.finish_reason.take();

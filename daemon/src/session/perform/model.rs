@@ -11,7 +11,9 @@ use agentd_protocol::time::Time;
 
 use crate::conversation::Window;
 use crate::provider::retry::{RetryPolicy, Verdict};
-use crate::provider::{ModelError, ModelEvent, Provider, Request, Selected, ToolDefinition};
+use crate::provider::{
+    Carriage, ModelError, ModelEvent, Provider, Request, Selected, ToolDefinition,
+};
 use crate::session::actor::Actor;
 use crate::session::plan::Plan;
 use crate::store;
@@ -25,6 +27,9 @@ impl Actor {
     /// Sends the request for the item that was booked.
     pub(super) async fn request(&mut self, attempt: u32) {
         self.work.attempt = attempt;
+        if attempt == 1 {
+            self.work.carriage = Carriage::default();
+        }
         let Some(turn) = &self.state.turn else { return };
         let selected = self.services.providers().get(turn.machine.model());
         let stream = match selected {
@@ -50,17 +55,18 @@ impl Actor {
         let messages = window.messages(&key, provider.separator(), &mut |answers, segment| {
             provider.encode(&name, answers, segment)
         });
-        let tools = self.encoded_tools(key, provider.as_ref());
+        let tools = self.encoded_tools(key, provider.as_ref(), &name);
         let options = self.state.session.model_options.clone().unwrap_or_default();
-        Ok(provider.stream(Request { model: name, options, messages, tools }))
+        let carriage = self.work.carriage;
+        Ok(provider.stream(Request { model: name, options, messages, tools, carriage }))
     }
 
     /// The tools are encoded once a turn, so that a turn's requests have the same prefix.
-    fn encoded_tools(&mut self, key: String, provider: &dyn Provider) -> bytes::Bytes {
+    fn encoded_tools(&mut self, key: String, provider: &dyn Provider, model: &str) -> bytes::Bytes {
         match &self.work.tools {
             Some((kept, tools)) if *kept == key => tools.clone(),
             _ => {
-                let tools = provider.encode_tools(&definitions(&self.services.tools));
+                let tools = provider.encode_tools(model, &definitions(&self.services.tools));
                 self.work.tools = Some((key, tools.clone()));
                 tools
             }
@@ -113,6 +119,9 @@ impl Actor {
                 arguments: call.arguments,
             },
             Some(Ok(ModelEvent::Usage(usage))) => StreamInput::Usage(self.priced(usage)),
+            Some(Ok(ModelEvent::Warning { code, message })) => {
+                StreamInput::Warning { code: code.to_owned(), message }
+            }
             Some(Ok(ModelEvent::End { finish_reason, continues })) => {
                 StreamInput::End { finish_reason, continues }
             }
@@ -128,13 +137,17 @@ impl Actor {
         }
     }
 
-    fn broken_stream(&self, error: ModelError) -> StreamInput {
+    fn broken_stream(&mut self, error: ModelError) -> StreamInput {
         let attempts = self.work.attempt;
+        if error.broken {
+            self.work.carriage = self.work.carriage.next();
+        }
         let (retry, retry_at) = match self.retry_policy().map(|policy| {
             (policy.decide(&error, attempts, fastrand::f64()), policy.max_retries + 1)
         }) {
             Some((Verdict::Retry(delay), max_attempts)) => {
                 let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+                let max_attempts = max_attempts.max(attempts + 1);
                 (Some(Retry { delay_ms, max_attempts, cause: cause(&error) }), None)
             }
             Some((Verdict::Stop { retry_after }, _)) => (None, retry_after),
@@ -180,24 +193,11 @@ fn definitions(tools: &Tools) -> Vec<ToolDefinition> {
 
 /// A stream ended without a word: providers end with an end or an error.
 fn silent_end() -> ModelError {
-    ModelError {
-        code: TurnErrorCode::BadResponse,
-        message: "the provider's stream ended without its end".to_owned(),
-        retryable: true,
-        status: None,
-        provider_code: None,
-        retry_after: None,
-    }
+    let message = "the provider's stream ended without its end";
+    ModelError::retryable(TurnErrorCode::BadResponse, message)
 }
 
 /// No request could be sent.
 fn fault(code: TurnErrorCode, error: &dyn std::error::Error) -> ModelError {
-    ModelError {
-        code,
-        message: error.to_string(),
-        retryable: false,
-        status: None,
-        provider_code: None,
-        retry_after: None,
-    }
+    ModelError::new(code, error.to_string())
 }

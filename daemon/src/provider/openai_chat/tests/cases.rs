@@ -370,6 +370,74 @@ fn reasoning_has_several_names_and_comes_once() {
     assert_eq!(said(&[&both, &other, DONE]).reasoning, "rs");
 }
 
+/// What was half received of a call is none (its retry is a35 in `tests/cases/streams.rs`).
+#[test]
+fn a35_a_call_that_is_cut_off_is_none() {
+    let (said, error) = failed(&[
+        &d(r#"{"content":"Hel"}"#),
+        &d(
+            r#"{"tool_calls":[{"index":0,"id":"k1","function":{"name":"shell","arguments":"{\"c\":\"rm "}}]}"#,
+        ),
+    ]);
+    assert_eq!((said.text.as_str(), said.calls.len()), ("Hel", 0));
+    assert!(error.retryable && error.broken);
+}
+
+#[test]
+fn a37_a_limit_may_cut_arguments() {
+    for (arguments, expected) in [
+        (r#"{\"path\":\"a\",\"text\":\"par"#, json!("{\"path\":\"a\",\"text\":\"par")),
+        (r#"{\"path\":\"a\"}"#, json!({"path": "a"})),
+    ] {
+        let delta = format!(
+            r#"{{"tool_calls":[{{"index":0,"id":"k1","function":{{"name":"write","arguments":"{arguments}"}}}}]}}"#
+        );
+        let said = said(&[&d(&delta), &f("length"), DONE]);
+        assert_eq!(said.calls, [call("k1", "write", expected)]);
+        assert_eq!(said.finish_reason.as_deref(), Some("length"));
+    }
+}
+
+#[test]
+fn a44_there_may_be_reasoning_only() {
+    let said = said(&[&d(r#"{"reasoning_content":"r"}"#), &f("stop"), DONE]);
+    assert_eq!((said.text.as_str(), said.reasoning.as_str()), ("", "r"));
+}
+
+#[test]
+fn a45_a_closing_tag_may_have_no_opener() {
+    let stream = [&d(r#"{"content":"why</think>\n\nanswer"}"#), &f("stop"), DONE];
+    let on = said_with(ThinkTags::On, &stream);
+    assert_eq!((on.reasoning.as_str(), on.text.as_str()), ("why", "answer"));
+    for tags in [ThinkTags::Auto, ThinkTags::Off] {
+        let plain = said_with(tags, &stream);
+        assert_eq!((plain.reasoning.as_str(), plain.text.as_str()), ("", "why</think>\n\nanswer"));
+    }
+}
+
+#[test]
+fn think_tags_at_the_start_part_reasoning_from_text() {
+    let pieces = ["<th", "ink>\\nwh", "y</thi", "nk>\\n\\nans", "wer"];
+    let deltas = pieces.map(|piece| d(&format!(r#"{{"content":"{piece}"}}"#)));
+    let stream: Vec<&str> = deltas.iter().map(String::as_str).chain([DONE]).collect();
+    let said = said(&stream);
+    assert_eq!((said.reasoning.as_str(), said.text.as_str()), ("why", "answer"));
+    let off = said_with(ThinkTags::Off, &stream);
+    assert_eq!((off.reasoning.as_str(), off.text.as_str()), ("", "<think>\nwhy</think>\n\nanswer"));
+}
+
+/// The kind of a47: a server that has a field for reasoning quotes tags, wherever they stand.
+#[test]
+fn a47_a_field_for_reasoning_makes_tags_text() {
+    let text = "<think> is a tag, </think> too";
+    let content = d(&json!({ "content": text }).to_string());
+    for field in ["reasoning_content", "reasoning"] {
+        let first = d(&json!({ field: "r" }).to_string());
+        let said = said_with(ThinkTags::On, &[&first, &content, DONE]);
+        assert_eq!((said.reasoning.as_str(), said.text.as_str()), ("r", text));
+    }
+}
+
 #[test]
 fn a47_tags_in_text_are_text() {
     let text = "use `</think>` here";

@@ -71,13 +71,14 @@ fn picture() -> Part {
 }
 
 fn default_profile() -> Profile {
-    Profile::new(&ProviderConfig::default())
+    Profile::default()
 }
 
+/// The profile of a table.
 fn with(change: impl FnOnce(&mut ProviderConfig)) -> Profile {
     let mut config = ProviderConfig::default();
     change(&mut config);
-    Profile::new(&config)
+    Quirks::new(&config, "host", Lessons::default()).profile("m")
 }
 
 fn messages(profile: Profile, answers: Option<&Item>, segment: &[Arc<Item>]) -> Value {

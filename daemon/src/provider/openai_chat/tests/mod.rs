@@ -9,17 +9,29 @@ use crate::provider::decoder::Decoder;
 
 mod cases;
 mod encoding;
+mod habits;
 mod pieces;
 mod server;
 mod transport;
 
 fn decoder() -> Decoder<Assembler> {
-    Decoder::new("provider p", Assembler::new("provider p"))
+    decoder_with(ThinkTags::Auto)
+}
+
+fn decoder_with(tags: ThinkTags) -> Decoder<Assembler> {
+    Decoder::new("provider p", Assembler::new("provider p", tags))
 }
 
 /// The events of a stream of these bytes that is closed after them, and the error that ended it.
 fn decode<'a>(reads: impl IntoIterator<Item = &'a [u8]>) -> (Vec<ModelEvent>, Option<ModelError>) {
-    let mut decoder = decoder();
+    decode_with(ThinkTags::Auto, reads)
+}
+
+fn decode_with<'a>(
+    tags: ThinkTags,
+    reads: impl IntoIterator<Item = &'a [u8]>,
+) -> (Vec<ModelEvent>, Option<ModelError>) {
+    let mut decoder = decoder_with(tags);
     let fed = reads.into_iter().try_for_each(|read| decoder.feed(read));
     let failed = fed.and_then(|()| decoder.close()).err();
     let events = std::iter::from_fn(|| decoder.pop()).collect();
@@ -52,6 +64,7 @@ struct Said {
     reasoning: String,
     calls: Vec<(Option<String>, String, Value)>,
     usage: Option<Usage>,
+    warnings: Vec<&'static str>,
     /// It came to its end.
     ended: bool,
     finish_reason: Option<String>,
@@ -69,6 +82,7 @@ impl Said {
                     said.calls.push((call.provider_call_id, call.name, call.arguments));
                 }
                 ModelEvent::Usage(usage) => said.usage = Some(usage),
+                ModelEvent::Warning { code, .. } => said.warnings.push(code),
                 ModelEvent::End { finish_reason, continues } => {
                     assert!(!continues);
                     said.ended = true;
@@ -80,21 +94,44 @@ impl Said {
     }
 }
 
+/// What this stream is understood to say, and how it failed: the same however it is cut.
+fn understood(tags: ThinkTags, stream: &[&str]) -> (Said, Option<ModelError>) {
+    /// Longer streams are cut at some places only.
+    const EVERYWHERE: usize = 1_500;
+    const SOME: usize = 20;
+    let text = stream.concat();
+    let bytes = text.as_bytes();
+    let whole = |reads: &[&[u8]]| {
+        let (events, failed) = decode_with(tags, reads.iter().copied());
+        (Said::of(events), failed)
+    };
+    let expected = whole(&[bytes]);
+    let single: Vec<&[u8]> = bytes.chunks(1).collect();
+    assert_eq!(whole(&single), expected, "byte by byte: {text}");
+    let step = if bytes.len() <= EVERYWHERE { 1 } else { bytes.len() / SOME };
+    for at in (1..bytes.len()).step_by(step) {
+        let (before, after) = bytes.split_at(at);
+        assert_eq!(whole(&[before, after]), expected, "cut at {at}: {text}");
+    }
+    expected
+}
+
 /// The answer that this stream is.
 fn said(stream: &[&str]) -> Said {
-    let text = stream.concat();
-    let (events, failed) = decode([text.as_bytes()]);
-    assert_eq!(failed, None, "{text}");
-    let said = Said::of(events);
-    assert!(said.ended, "no end: {text}");
+    said_with(ThinkTags::Auto, stream)
+}
+
+fn said_with(tags: ThinkTags, stream: &[&str]) -> Said {
+    let (said, failed) = understood(tags, stream);
+    assert_eq!(failed, None, "{stream:?}");
+    assert!(said.ended, "no end: {stream:?}");
     said
 }
 
 /// What this stream fails with, and what came before that.
 fn failed(stream: &[&str]) -> (Said, ModelError) {
-    let text = stream.concat();
-    let (events, failed) = decode([text.as_bytes()]);
-    (Said::of(events), failed.unwrap_or_else(|| panic!("it did not fail: {text}")))
+    let (said, failed) = understood(ThinkTags::Auto, stream);
+    (said, failed.unwrap_or_else(|| panic!("it did not fail: {stream:?}")))
 }
 
 fn call(id: &str, name: &str, arguments: Value) -> (Option<String>, String, Value) {

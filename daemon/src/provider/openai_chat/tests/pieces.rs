@@ -98,6 +98,8 @@ proptest! {
             let id = if style == Style::IndexOnly { String::new() } else { format!("k{at}") };
             expected.push(call(&id, name, arguments.clone()));
         }
-        prop_assert_eq!(said(&[&stream, DONE]).calls, expected, "{}", stream);
+        let (events, failed) = decode([stream.as_bytes(), DONE.as_bytes()]);
+        prop_assert_eq!(failed, None);
+        prop_assert_eq!(Said::of(events).calls, expected, "{}", stream);
     }
 }

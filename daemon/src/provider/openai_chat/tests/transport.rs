@@ -19,15 +19,15 @@ fn table(server: &Server) -> ProviderConfig {
 }
 
 fn provider(config: &ProviderConfig, clock: &Clock) -> OpenaiChat {
-    OpenaiChat::new("p", config, &mut Transports::default(), clock.clone()).expect("a good table")
+    OpenaiChat::new("p", config, &mut Transports::default(), Lessons::default(), clock.clone())
+        .expect("a good table")
 }
 
 fn request() -> Request {
     Request {
         model: "m".to_owned(),
-        options: ModelOptions::default(),
         messages: vec![Bytes::from_static(br#"{"role":"user","content":"hi"}"#)],
-        tools: Bytes::new(),
+        ..Request::default()
     }
 }
 
@@ -92,11 +92,14 @@ async fn a_request_and_its_answer() {
     ]))])
     .await;
     let provider = provider(&table(&server), &Clock::manual());
-    let tools = provider.encode_tools(&[ToolDefinition {
-        name: "read".to_owned(),
-        description: "Reads.".to_owned(),
-        input_schema: json!({ "type": "object" }),
-    }]);
+    let tools = provider.encode_tools(
+        "m",
+        &[ToolDefinition {
+            name: "read".to_owned(),
+            description: "Reads.".to_owned(),
+            input_schema: json!({ "type": "object" }),
+        }],
+    );
     let (said, failed) = read(provider.stream(Request { tools, ..request() })).await;
     assert_eq!(failed, None);
     assert_eq!(said.text, "Hello");
@@ -431,7 +434,13 @@ fn a_table_that_is_wrong_says_what() {
             headers: [("X-A".to_owned(), header.to_owned())].into_iter().collect(),
             ..ProviderConfig::default()
         };
-        let made = OpenaiChat::new("p", &config, &mut Transports::default(), Clock::manual());
+        let made = OpenaiChat::new(
+            "p",
+            &config,
+            &mut Transports::default(),
+            Lessons::default(),
+            Clock::manual(),
+        );
         let error = made.expect_err("a wrong table");
         assert!(error.contains(if header == "a" { "base_url" } else { "headers" }), "{error}");
     }
