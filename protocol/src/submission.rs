@@ -8,6 +8,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::event::RestoredFiles;
 use crate::id::{ItemId, PromptId, SessionId, SubmissionId, TurnId};
 use crate::item::Content;
 use crate::permission::{PermissionMode, PermissionReply};
@@ -205,6 +206,21 @@ pub struct SubmitResult {
     pub seq: u64,
     /// The same id was accepted before; nothing changed now.
     pub replayed: bool,
+    /// What a rollback did; with `dry_run`, what it would do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollback: Option<Rollback>,
+}
+
+/// What a rollback does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Rollback {
+    /// Its marker, which `undo` names; absent for a `dry_run`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item_id: Option<ItemId>,
+    /// The items that are hidden, or shown again where a rollback is taken back.
+    pub items: Vec<ItemId>,
+    /// What became of files.
+    pub files: RestoredFiles,
 }
 
 #[cfg(test)]

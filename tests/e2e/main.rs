@@ -20,6 +20,7 @@ mod process;
 mod queue;
 mod recovery;
 mod retries;
+mod rollback;
 mod scene;
 mod shared;
 mod steering;

@@ -26,6 +26,7 @@ use crate::rpc::context::Context;
 use crate::rpc::handlers;
 use crate::rpc::params;
 use crate::rpc::service::Service;
+use crate::session::CAPABILITIES;
 
 /// What a method answers.
 type Payload = ResponsePayload<'static, Box<RawValue>>;
@@ -59,7 +60,9 @@ fn capabilities(implemented: impl Fn(&str) -> bool) -> BTreeMap<String, Value> {
         *all = *all && implemented(row.name);
     }
     capabilities.retain(|_, all| *all);
-    capabilities.into_iter().map(|(name, all)| (name.to_owned(), Value::Bool(all))).collect()
+    let of_sessions = CAPABILITIES.iter().map(|name| (*name, true));
+    let all = capabilities.into_iter().chain(of_sessions);
+    all.map(|(name, all)| (name.to_owned(), Value::Bool(all))).collect()
 }
 
 impl Registration {

@@ -26,6 +26,7 @@ use super::input::{Done, Input, Known};
 use super::perform::Attached;
 use super::plan::{Answer, Chore, Plan};
 use super::registry::Retire;
+use super::rollback::RolledBack;
 use super::services::Services;
 use super::state::{self, State};
 use super::submit::{self, Desk};
@@ -137,6 +138,9 @@ impl Actor {
             Ok(Some(_)) => Known::Other,
             Ok(None) => match &submitted.params.submission.op {
                 Op::PermissionReply(reply) => self.look_up_prompt(&reply.prompt_id).await,
+                Op::Rollback { .. } if self.may_roll_back() => {
+                    Known::RolledBack(self.roll_back(&submitted.params.submission.op).await)
+                }
                 _ => Known::New,
             },
         };
@@ -218,8 +222,12 @@ impl Actor {
             Known::New => match (&self.broken, self.rival()) {
                 (Some(error), _) => Error::Store(error.clone()),
                 (None, Some(lease)) => Error::LeaseHeld(lease.clone()),
-                (None, None) => return self.submit_new(submitted, digest, plan, moment),
+                (None, None) => return self.submit_new(submitted, digest, None, plan, moment),
             },
+            Known::RolledBack(Ok(done)) => {
+                return self.submit_new(submitted, digest, Some(done), plan, moment);
+            }
+            Known::RolledBack(Err(error)) => error,
             Known::Same(mut result) => {
                 self.attach(&submitted);
                 result.replayed = true;
@@ -237,9 +245,15 @@ impl Actor {
         &mut self,
         submitted: Submitted,
         digest: String,
+        rolled_back: Option<RolledBack>,
         plan: &mut Plan,
         moment: &mut turn::Moment,
     ) {
+        if let Some(answer) = rolled_back.as_ref().and_then(|done| done.only_said(&submitted)) {
+            plan.answer = Some(Answer::Submitted { reply: submitted.reply, result: answer });
+            return;
+        }
+        let rollback = rolled_back.as_ref().map(|done| done.report.clone());
         let mut desk = Desk {
             state: &mut self.state,
             services: &self.services,
@@ -247,10 +261,14 @@ impl Actor {
             moment,
             plan,
         };
-        match submit::plan(&mut desk) {
+        let planned = match rolled_back {
+            Some(done) => Ok(submit::rollback(&mut desk, done)),
+            None => submit::plan(&mut desk),
+        };
+        match planned {
             Ok((disposition, turn_id)) => {
                 self.attach(&submitted);
-                plan.answer_submitted(submitted, digest, disposition, turn_id);
+                plan.answer_submitted(submitted, digest, (disposition, turn_id, rollback));
             }
             Err(error) => {
                 // A refusal writes nothing.

@@ -9,7 +9,9 @@ use agentd_protocol::permission::{By, Prompt, Resolution};
 use agentd_protocol::submission::SubmitResult;
 use agentd_protocol::time::Time;
 
+use super::Error;
 use super::command::{Command, Submitted};
+use super::rollback::RolledBack;
 use super::timers::Timer;
 use super::work::PreparedCall;
 use crate::provider::{ModelError, ModelEvent};
@@ -51,6 +53,8 @@ pub(super) enum Known {
     Other,
     /// It answers a prompt that is resolved.
     Resolved { decision: Resolution, by: Option<By>, at: Time },
+    /// It is a rollback, which has looked at the record and the files.
+    RolledBack(Result<RolledBack, Error>),
     /// The store could not be asked.
     Failed(store::Error),
 }

@@ -11,11 +11,13 @@ mod copy;
 mod create;
 mod digest;
 mod document;
+mod former;
 mod input;
 mod lease;
 mod perform;
 mod plan;
 mod recovery;
+mod rollback;
 mod services;
 mod state;
 mod submit;
@@ -41,6 +43,9 @@ use crate::provider::SelectError;
 use crate::store;
 
 pub use crate::store::Error as StoreError;
+
+/// What sessions can do that no method of its own stands for, by its name among the capabilities.
+pub const CAPABILITIES: &[&str] = &["probe", "rollback"];
 
 /// Who sent something.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@
 use agentd_protocol::event::EventBody;
 use agentd_protocol::id::TurnId;
 use agentd_protocol::session::Session;
-use agentd_protocol::submission::{Disposition, SubmitParams, SubmitResult};
+use agentd_protocol::submission::{Disposition, Rollback, SubmitParams, SubmitResult};
 use agentd_protocol::time::Time;
 
 use super::Error;
@@ -29,6 +29,9 @@ pub(super) struct Plan {
     /// Something to be done that no event tells.
     pub(super) chore: Option<Chore>,
 }
+
+/// What became of a submission, and what it did if it was a rollback.
+pub(super) type Outcome = (Disposition, Option<TurnId>, Option<Rollback>);
 
 /// What no event tells.
 #[derive(Debug)]
@@ -159,8 +162,7 @@ impl Plan {
         &mut self,
         submitted: Submitted,
         digest: String,
-        disposition: Disposition,
-        turn_id: Option<TurnId>,
+        (disposition, turn_id, rollback): Outcome,
     ) {
         let result = SubmitResult {
             submission_id: submitted.params.submission.id.clone(),
@@ -168,6 +170,7 @@ impl Plan {
             turn_id,
             seq: 0,
             replayed: false,
+            rollback,
         };
         self.rows.push(Row::Submission {
             params: Box::new(submitted.params),

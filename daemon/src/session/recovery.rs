@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use super::Error;
 use super::actor::Actor;
 use super::command::{Command, Reply};
+use super::former::StoreKeeper;
 use super::plan::Plan;
 use super::registry::Retire;
 use super::services::Services;
@@ -270,6 +271,7 @@ fn context(services: &Services, loaded: &LoadedSession) -> Arc<ToolContext> {
         env: Arc::new(env),
         outputs_dir: services.store.outputs_dir(&session.session_id),
         files: Arc::new(FilesSeen::new(seen)),
+        keeper: Arc::new(StoreKeeper::new(services.store.clone(), session.session_id.clone())),
         config: Arc::new(config.tools.clone()),
     })
 }

@@ -18,6 +18,7 @@ use super::connection::Synchronous;
 use super::directory::Directory;
 use super::error::Error;
 use super::events::Numbered;
+use super::file_versions::{self, FileVersion};
 use super::lease::{self, Holder, Terms};
 use super::reader::Readers;
 use super::record::{Append, Appended, Created, NewSession};
@@ -236,6 +237,21 @@ impl Store {
         let standing = Arc::clone(&self.0.standing);
         self.write("create a session", move |conn| sessions::create(conn, &new, standing.terms()))
             .await
+    }
+
+    /// Keeps what a file was before it is changed.
+    pub async fn keep_file(
+        &self,
+        session_id: &SessionId,
+        version: FileVersion,
+    ) -> Result<(), Error> {
+        let session_id = session_id.clone();
+        let bytes = version.former.as_ref().and_then(|former| former.bytes.as_ref());
+        let bytes = bytes.map_or(0, Vec::len) + 1_000;
+        let now_ms = self.0.standing.clock.now().unix_millis();
+        let keep =
+            move |conn: &Connection| file_versions::keep(conn, &session_id, &version, now_ms);
+        self.write_then("keep a file's former content", bytes, keep, |()| ()).await
     }
 
     /// Copies the live database, as of one moment, into a new file at `path`; its size in bytes.

@@ -192,6 +192,7 @@ fn restore_submissions(conn: &Connection) -> Result<(), Error> {
             turn_id: Some(turn.turn_id),
             seq: turn.started_seq,
             replayed: false,
+            rollback: None,
         };
         conn.execute(
             "INSERT INTO submissions (session, submission_id, digest, result, params, turn_id)

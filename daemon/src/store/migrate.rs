@@ -22,8 +22,10 @@ pub(super) struct Migration {
 }
 
 /// From version 0 on: the first one leads to version 1.
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { sql: include_str!("../../migrations/0001_record.sql"), rewrites: false }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { sql: include_str!("../../migrations/0001_record.sql"), rewrites: false },
+    Migration { sql: include_str!("../../migrations/0002_file_versions.sql"), rewrites: false },
+];
 
 /// The version of a database.
 pub(super) fn version(conn: &Connection) -> rusqlite::Result<usize> {

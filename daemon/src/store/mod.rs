@@ -20,6 +20,7 @@ mod database;
 mod directory;
 mod error;
 mod events;
+mod file_versions;
 mod files;
 mod handle;
 mod items;
@@ -50,6 +51,7 @@ pub(crate) mod tests;
 pub use connection::Synchronous;
 pub use error::Error;
 pub use events::Numbered;
+pub use file_versions::{ChangedFile, Deeds, FileVersion, FormerContent};
 pub use handle::{Committed, Options, Store};
 pub use lease::Holder;
 pub use record::{

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use agentd_protocol::id::{PromptId, SessionId, SubmissionId};
+use agentd_protocol::id::{ItemId, PromptId, SessionId, SubmissionId, TurnId};
 use agentd_protocol::permission::{Prompt, RuleInForce};
 use agentd_protocol::session::{
     EventsParams, EventsResult, ItemsParams, ItemsResult, ListParams, ListResult, SearchParams,
@@ -15,6 +15,7 @@ use agentd_protocol::submission::SubmitResult;
 
 use super::error::Error;
 use super::events::{self, Span};
+use super::file_versions::{self, Deeds};
 use super::handle::Store;
 use super::record::{LoadedSession, PromptRecord, Snapshot};
 use super::{
@@ -151,6 +152,28 @@ impl Store {
     pub async fn rules(&self, session_id: Option<&SessionId>) -> Result<Vec<RuleInForce>, Error> {
         let session_id = session_id.cloned();
         self.read("read rules", move |conn| rules::in_force(conn, session_id.as_ref())).await
+    }
+
+    /// What the calls of these turns did to the world.
+    pub async fn deeds_of_turns(
+        &self,
+        session_id: &SessionId,
+        turns: Vec<TurnId>,
+    ) -> Result<Deeds, Error> {
+        let session_id = session_id.clone();
+        self.read("read former files", move |conn| {
+            file_versions::of_turns(conn, &session_id, &turns)
+        })
+        .await
+    }
+
+    /// What a rollback did to files, by its marker.
+    pub async fn deeds_of(&self, session_id: &SessionId, by: &ItemId) -> Result<Deeds, Error> {
+        let (session_id, by) = (session_id.clone(), by.clone());
+        self.read("read former files", move |conn| {
+            file_versions::of(conn, &session_id, by.as_str())
+        })
+        .await
     }
 
     /// Items and titles with these words.

@@ -185,6 +185,13 @@ pub fn replace(path: &Path, old: &Content, bytes: &[u8]) -> Result<Written, Erro
     Ok(Written { sha256: sha256(bytes), other_links: links.saturating_sub(1) })
 }
 
+/// Removes a file; the directories that were made for it stay.
+pub fn remove(path: &Path) -> Result<(), Error> {
+    let (directory, name) = parent(path)?;
+    rustix::fs::unlinkat(&directory, name, AtFlags::empty())
+        .map_err(|errno| failed("remove", path, errno))
+}
+
 /// A new file beside the one whose name it will take; removed unless it does.
 struct Temporary<'a> {
     directory: &'a OwnedFd,

@@ -11,6 +11,7 @@ mod builtin;
 mod diff;
 pub mod environment;
 mod file;
+pub mod former;
 mod guarded;
 mod matching;
 mod orphans;
@@ -86,6 +87,8 @@ pub struct ToolContext {
     pub outputs_dir: PathBuf,
     /// What this session has seen of files.
     pub files: Arc<FilesSeen>,
+    /// Keeps what files were before they are changed.
+    pub keeper: Arc<dyn former::Keeper>,
     /// Limits and settings.
     pub config: Arc<ToolsConfig>,
 }
@@ -141,6 +144,26 @@ pub struct Run {
     pub cancel: CancellationToken,
     /// Live output; a full channel may be skipped, it is never needed for correctness.
     pub output: mpsc::Sender<OutputChunk>,
+}
+
+impl Run {
+    /// Keeps what a file was, before the call makes `new` of it (`None`: removes it). An error is a
+    /// reason not to.
+    pub(crate) fn keep(
+        &self,
+        call: &ApprovedCall,
+        path: &std::path::Path,
+        old: Option<&file::Content>,
+        new: Option<&[u8]>,
+    ) -> Result<(), String> {
+        let left = new.map(file::sha256);
+        self.context.keeper.keep(former::Change {
+            by: call.call_id().as_str(),
+            path,
+            former: old.map(|old| (old.bytes.as_slice(), old.sha256.as_str())),
+            left: left.as_deref(),
+        })
+    }
 }
 
 /// How a call ended.

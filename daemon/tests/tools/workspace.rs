@@ -3,10 +3,11 @@
 //! Receives calls as a model would write them; hands back what the model would read.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use agentd::config::ToolsConfig;
 use agentd::permission::{ApprovedCall, Policy, Subject, Target, Verdict};
+use agentd::tools::former::{Change, Keeper};
 use agentd::tools::{
     FilesSeen, OutputChunk, Prepared, Run, Tool, ToolContext, ToolOutput, Tools, path,
 };
@@ -25,6 +26,22 @@ pub(crate) struct Workspace {
     pub(crate) context: Arc<ToolContext>,
     pub(crate) mode: PermissionMode,
     temporary: tempfile::TempDir,
+}
+
+/// What files were before they were changed, with what they were to be: path, before, after.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(pub(crate) Mutex<Vec<(PathBuf, Option<Vec<u8>>, Option<String>)>>);
+
+impl Keeper for Kept {
+    fn keep(&self, change: Change<'_>) -> Result<(), String> {
+        let Change { by, path, former, left } = change;
+        assert!(by.starts_with("call_"), "{by}");
+        let former = former.map(|(bytes, _)| bytes.to_vec());
+        // The file is as it was.
+        assert_eq!(std::fs::read(path).ok(), former);
+        self.0.lock().unwrap().push((path.to_owned(), former, left.map(str::to_owned)));
+        Ok(())
+    }
 }
 
 pub(crate) struct Prepare {
@@ -49,6 +66,7 @@ impl Workspace {
             ),
             outputs_dir: temporary.path().join("state/outputs/ses_1"),
             files: Arc::new(FilesSeen::default()),
+            keeper: Arc::new(Kept::default()),
             config: Arc::new(ToolsConfig::default()),
         };
         Self {

@@ -11,6 +11,7 @@ mod interrupt;
 mod permission_reply;
 mod resume;
 mod retry_now;
+mod rollback;
 mod user_input;
 
 use agentd_protocol::id::TurnId;
@@ -22,6 +23,8 @@ use super::plan::Plan;
 use super::services::Services;
 use super::state::State;
 use crate::turn::Moment;
+
+pub(super) use self::rollback::plan as rollback;
 
 /// What an op works with.
 pub(super) struct Desk<'a> {
@@ -53,7 +56,11 @@ pub(super) fn plan(desk: &mut Desk<'_>) -> Accepted {
         }
         Op::Compact {} => Err(Error::Unsupported { capability: "compact" }),
         Op::QuestionReply { .. } => Err(Error::Unsupported { capability: "questions" }),
-        Op::Rollback { .. } => Err(Error::Unsupported { capability: "rollback" }),
+        // With no turn running it was looked up, and comes as [`rollback`].
+        Op::Rollback { .. } => Err(match desk.state.active_turn() {
+            Some(turn_id) => Error::TurnActive(turn_id.clone()),
+            None => Error::Internal("a rollback was not looked up".to_owned()),
+        }),
     }
 }
 

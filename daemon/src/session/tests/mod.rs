@@ -6,6 +6,7 @@ mod house;
 mod prompts;
 mod queue;
 mod restart;
+mod rollback;
 mod snapshot;
 mod stubborn;
 mod turns;

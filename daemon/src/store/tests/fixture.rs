@@ -180,6 +180,7 @@ pub(crate) fn accepted(params: SubmitParams, disposition: Disposition, turn: &Tu
         turn_id: Some(turn.clone()),
         seq: 0,
         replayed: false,
+        rollback: None,
     };
     Row::Submission { params: Box::new(params), digest: "digest".to_owned(), result }
 }

@@ -103,6 +103,7 @@ fn edit(call: &ApprovedCall, run: &Run) -> Result<ToolOutput, String> {
     let arguments: Arguments = parse(call.arguments())?;
     let path = approved_path(call, PathAccess::Write)?;
     let Edited { old, new, change } = edited(&arguments, path, &run.context)?;
+    run.keep(call, path, Some(&old), Some(&new))?;
     let written = file::replace(path, &old, &new).map_err(|error| error.to_string())?;
     let diff = change.diff.as_deref().unwrap_or_default();
     let (added, removed) = (change.added, change.removed);

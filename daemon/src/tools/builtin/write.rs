@@ -99,6 +99,7 @@ fn write(call: &ApprovedCall, run: &Run) -> Result<ToolOutput, String> {
         }
     }
     let new = bytes_to_write(&content, old.as_ref());
+    run.keep(call, path, old.as_ref(), Some(&new))?;
     let written = match &old {
         Some(old) => file::replace(path, old, &new),
         None => file::create(path, &new),
