@@ -11,8 +11,10 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::rule::AllowRule;
 
 /// Talk to agentd: run, watch and steer LLM-agent sessions.
+///
+/// Without a command: an interactive session in this directory.
 #[derive(Debug, Parser)]
-#[command(name = "agentctl", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "agentctl", version, propagate_version = true)]
 #[command(after_help = "SESSION is an id, the start of one, or a title; left out, it is the last \
     session of this directory.\nExit codes: 0 completed, 1 failed, 2 usage, 3 a budget is used \
     up, 4 a permission was denied because nobody could be asked, 5 no daemon, 130 interrupted.")]
@@ -26,15 +28,31 @@ pub(crate) struct Args {
     /// Print JSON instead of text
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) interactive: Interactive,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
+}
+
+/// Options of the interactive session, which has no command of its own.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Interactive {
+    /// Without a command: the model of the session, as provider/name
+    #[arg(short, long)]
+    pub(crate) model: Option<String>,
+    /// Without a command: what happens to calls that no rule decides
+    #[arg(long, value_name = "MODE")]
+    pub(crate) mode: Option<Mode>,
+    /// Without a command: go on with the last session of the directory
+    #[arg(short, long = "continue")]
+    pub(crate) continue_last: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run one turn and show it
     Run(Run),
-    /// Watch a session and steer it: type a line to send it, Ctrl-C to interrupt, Ctrl-D to leave
+    /// Watch a session and steer it, as without a command
     Attach(Attach),
     /// List sessions, the last changed first
     Ls(Ls),

@@ -59,7 +59,8 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-fn advice(data: &ErrorData) -> Option<String> {
+/// What to do about it, where that is known.
+pub(crate) fn advice(data: &ErrorData) -> Option<String> {
     match data {
         ErrorData::NoProvider { .. } => Some(
             "Name one in ~/.config/agentd/config.toml (`model = \"provider/name\"`, with its\n\

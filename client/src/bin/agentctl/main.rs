@@ -12,6 +12,7 @@
 //! Receives a command line; hands back an exit code.
 
 mod args;
+mod chat;
 mod commands;
 mod context;
 mod environment;

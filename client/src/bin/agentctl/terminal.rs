@@ -30,6 +30,11 @@ impl Palette {
         Self { colours: stream.is_terminal() && !refused && !dumb }
     }
 
+    /// Whether it has colours at all.
+    pub(crate) fn has_colours(self) -> bool {
+        self.colours
+    }
+
     /// The text in this style, where the stream has styles.
     pub(crate) fn paint(self, style: Style, text: &str) -> String {
         if !self.colours {
@@ -46,9 +51,15 @@ impl Palette {
     }
 }
 
-/// The text without control characters but line breaks and tabs.
+/// Marks that turn the direction of text: what is shown would not be what is there.
+const TURNING: [std::ops::RangeInclusive<char>; 2] =
+    ['\u{202a}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
+
+/// The text without control characters but line breaks and tabs, and without what turns its
+/// direction.
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
-    let is_harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
+    let turns = |c: char| TURNING.iter().any(|range| range.contains(&c));
+    let is_harmful = |c: char| (c.is_control() && c != '\n' && c != '\t') || turns(c);
     if !text.contains(is_harmful) {
         return Cow::Borrowed(text);
     }
@@ -81,6 +92,7 @@ mod tests {
             ("\x1b]0;title\x07", "\u{fffd}]0;title\u{fffd}"),
             ("over\rwritten", "over\u{fffd}written"),
             ("\u{9b}31m", "\u{fffd}31m"),
+            ("rm \u{202e}a", "rm \u{fffd}a"),
         ] {
             assert_eq!(harmless(text), shown);
         }

@@ -1,6 +1,7 @@
-//! `attach`: watch a session from its start, and steer it.
+//! `attach`: watch a session, and steer it.
 //!
-//! Plain lines: what happens goes by, what is typed is sent. A line with one letter answers the
+//! On a terminal with the interface of `chat`, elsewhere from the session's start in plain lines:
+//! what happens goes by, what is typed is sent. A line with one letter answers the
 //! open prompt, since a key alone might have been meant for a line that was being typed.
 //!
 //! Receives messages, lines and Ctrl-C; hands input, answers and interrupts to the daemon.
@@ -13,7 +14,7 @@ use agentd_client::protocol::id::{PromptId, SessionId};
 use agentd_client::protocol::item::Content;
 use agentd_client::protocol::method::{ReplyPermission, SessionSubmit};
 use agentd_client::protocol::progress::{Marker, StreamMessage};
-use agentd_client::protocol::session::SessionState;
+use agentd_client::protocol::session::{Session, SessionState};
 use agentd_client::protocol::submission::{Delivery, Op};
 use agentd_client::{Body, Client, Error, Received};
 use anyhow::Result;
@@ -22,6 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::submission;
 use crate::args;
+use crate::chat::{self, Begin};
 use crate::context::Context;
 use crate::page::{LOST, Page};
 use crate::prompt::{answer_of, keys};
@@ -35,15 +37,31 @@ const TITLE_CHARS: usize = 60;
 pub(super) async fn attach(context: &Context, args: args::Attach) -> Result<()> {
     let client = if args.read_only { context.observer().await? } else { context.client().await? };
     let session = target::session(&client, args.session.as_deref()).await?;
-    let mut watch = client.watch(session.session_id.clone(), Some(args.since.unwrap_or(0)), true);
+    let role = if args.read_only { Role::Observer } else { Role::Controller };
+    if chat::is_possible() && !context.json {
+        return chat::chat(client, role, Begin::Session(Box::new(session), args.since)).await;
+    }
+    plain(context, client, session, role, args.since.unwrap_or(0)).await
+}
+
+/// The same in plain lines, from the event after `since` on.
+pub(super) async fn plain(
+    context: &Context,
+    client: Client,
+    session: Session,
+    role: Role,
+    since: u64,
+) -> Result<()> {
+    let mut watch = client.watch(session.session_id.clone(), Some(since), true);
     let mut interrupts = signal(SignalKind::interrupt())?;
-    let mut lines = (!args.read_only).then(|| BufReader::new(tokio::io::stdin()).lines());
+    let reads = role == Role::Controller;
+    let mut lines = reads.then(|| BufReader::new(tokio::io::stdin()).lines());
     let mut attached = Attached {
         client,
         session_id: session.session_id,
         page: Page::new(),
         json: context.json,
-        role: if args.read_only { Role::Observer } else { Role::Controller },
+        role,
         joined: false,
         asked: None,
         interrupted: false,

@@ -5,6 +5,7 @@
 mod attach;
 mod completions;
 mod config;
+mod interactive;
 mod interrupt;
 mod ls;
 mod models;
@@ -34,7 +35,12 @@ use crate::failure::Exit;
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let start = if args.no_start { Start::Never } else { Start::IfAbsent };
     let context = Context { socket: args.socket, start, json: args.json };
-    let done = match args.command {
+    let Some(command) = args.command else {
+        interactive::interactive(&context, args.interactive).await?;
+        return Ok(Exit::Completed.into());
+    };
+    interactive::refuse(&args.interactive)?;
+    let done = match command {
         Command::Run(run) => return Ok(run::run(&context, run).await?.into()),
         Command::Attach(attach) => attach::attach(&context, attach).await,
         Command::Ls(ls) => ls::ls(&context, ls).await,

@@ -1,0 +1,118 @@
+//! Code in colours: the terminal's own sixteen, so that it looks right on every background.
+//!
+//! The grammars are large. They are read when the first code is shown, and then only those of
+//! its language; a start of the program pays nothing for them.
+//!
+//! Receives code and the name of its language; hands back spans, line by line.
+
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+use ratatui::style::{Color, Style};
+use ratatui::text::Span;
+use syntect::easy::HighlightLines;
+use syntect::highlighting::{Color as Encoded, ScopeSelectors, StyleModifier, Theme, ThemeItem};
+use syntect::parsing::SyntaxSet;
+
+/// Code longer than this stays plain: colours are no help in a wall of text, and take time.
+const MAX_BYTES: usize = 64 * 1024;
+
+/// Scopes and the colour of each, the number of one of the sixteen.
+const COLOURS: [(&str, u8); 9] = [
+    ("comment", 8),
+    ("string", 2),
+    ("constant", 6),
+    ("keyword, storage", 5),
+    ("entity.name.function, support.function, variable.function", 4),
+    ("entity.name.type, entity.name.class, support.type, support.class", 3),
+    ("entity.name.tag, entity.name.section", 4),
+    ("markup.inserted", 2),
+    ("markup.deleted", 1),
+];
+
+struct Grammars {
+    syntaxes: SyntaxSet,
+    theme: Theme,
+}
+
+fn grammars() -> &'static Grammars {
+    static GRAMMARS: OnceLock<Grammars> = OnceLock::new();
+    GRAMMARS
+        .get_or_init(|| Grammars { syntaxes: two_face::syntax::extra_newlines(), theme: theme() })
+}
+
+/// A theme whose colours are numbers: `r` is one of the sixteen, `a` of 0 says so.
+fn theme() -> Theme {
+    let encoded = |number| Some(Encoded { r: number, g: 0, b: 0, a: 0 });
+    let item = |(scopes, number): (&str, u8)| ThemeItem {
+        scope: ScopeSelectors::from_str(scopes).expect("the table holds scopes"),
+        style: StyleModifier { foreground: encoded(number), ..StyleModifier::default() },
+    };
+    Theme { scopes: COLOURS.into_iter().map(item).collect(), ..Theme::default() }
+}
+
+/// The lines of `code`, coloured where its language is known.
+pub(super) fn lines(language: &str, code: &str) -> Vec<Vec<Span<'static>>> {
+    let plain = || code.lines().map(|line| vec![Span::raw(line.to_owned())]).collect();
+    if language.is_empty() || code.len() > MAX_BYTES {
+        return plain();
+    }
+    let Grammars { syntaxes, theme } = grammars();
+    let Some(syntax) = syntaxes.find_syntax_by_token(language) else { return plain() };
+    let mut highlighter = HighlightLines::new(syntax, theme);
+    let mut lines = Vec::new();
+    for line in code.split_inclusive('\n') {
+        // A grammar that fails leaves the rest plain.
+        let Ok(parts) = highlighter.highlight_line(line, syntaxes) else { return plain() };
+        let spans = parts.into_iter().map(|(style, text)| {
+            let text = text.trim_end_matches('\n').to_owned();
+            match style.foreground {
+                Encoded { r: number, a: 0, .. } => Span::styled(text, colour(number)),
+                _ => Span::raw(text),
+            }
+        });
+        lines.push(spans.filter(|span| !span.content.is_empty()).collect());
+    }
+    lines
+}
+
+fn colour(number: u8) -> Style {
+    let colour = match number {
+        1 => Color::Red,
+        2 => Color::Green,
+        3 => Color::Yellow,
+        4 => Color::Blue,
+        5 => Color::Magenta,
+        6 => Color::Cyan,
+        _ => Color::DarkGray,
+    };
+    Style::new().fg(colour)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_coloured_and_nothing_is_lost() {
+        let code = "fn main() {\n    let x = \"a\"; // b\n}\n";
+        for language in ["rust", "rs", "", "no-such-language"] {
+            let lines = lines(language, code);
+            let text: Vec<String> =
+                lines.iter().map(|line| line.iter().map(|span| &*span.content).collect()).collect();
+            assert_eq!(text, ["fn main() {", "    let x = \"a\"; // b", "}"], "{language}");
+            let coloured = lines.iter().flatten().any(|span| span.style.fg.is_some());
+            assert_eq!(coloured, language.starts_with('r'), "{language}");
+        }
+        let string = lines("rust", code)[1].iter().find(|span| span.content.contains('a')).cloned();
+        assert_eq!(string.unwrap().style.fg, Some(Color::Green));
+    }
+
+    #[test]
+    fn common_languages_are_there() {
+        for language in ["toml", "ts", "python", "go", "json", "sh", "yaml", "dockerfile", "diff"] {
+            let syntaxes = &grammars().syntaxes;
+            assert!(syntaxes.find_syntax_by_token(language).is_some(), "{language}");
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Tests of the state and of what it looks like.
+//!
+//! Receives nothing; hands nothing on.

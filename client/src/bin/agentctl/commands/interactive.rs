@@ -1,0 +1,52 @@
+//! No command at all: an interactive session in this directory.
+//!
+//! Receives a model and a mode; hands back when the user leaves.
+
+use agentd_client::Client;
+use agentd_client::protocol::daemon::Role;
+use agentd_client::protocol::method::SessionCreate;
+use agentd_client::protocol::session::Session;
+use anyhow::Result;
+
+use super::attach;
+use super::new::in_directory;
+use crate::args::{Interactive, Options};
+use crate::chat::{self, Begin};
+use crate::context::{Context, directory};
+use crate::failure::Misuse;
+use crate::target;
+
+pub(super) async fn interactive(context: &Context, args: Interactive) -> Result<()> {
+    let client = context.client().await?;
+    let last = if args.continue_last { last(&client).await? } else { None };
+    if chat::is_possible() && !context.json {
+        let (model, mode) = (args.model, args.mode.map(|mode| mode.0));
+        let begin = match last {
+            Some(session) => Begin::Session(Box::new(session), None),
+            None => Begin::New { model, mode },
+        };
+        return chat::chat(client, Role::Controller, begin).await;
+    }
+    let session = if let Some(session) = last {
+        session
+    } else {
+        let options = Options { model: args.model, mode: args.mode, max_iterations: None };
+        client.call::<SessionCreate>(in_directory(directory(None)?, &options)).await?
+    };
+    let since = session.head_seq;
+    attach::plain(context, client, session, Role::Controller, since).await
+}
+
+async fn last(client: &Client) -> Result<Option<Session>> {
+    target::last_of(client, &directory(None)?).await
+}
+
+/// Options of the interactive session before a command mean nothing.
+pub(super) fn refuse(args: &Interactive) -> Result<()> {
+    let Interactive { model, mode, continue_last } = args;
+    if model.is_some() || mode.is_some() || *continue_last {
+        let text = "--model, --mode and --continue go after the command";
+        return Err(Misuse(text.to_owned()).into());
+    }
+    Ok(())
+}
