@@ -193,6 +193,13 @@ pub struct ShutdownResult {
     pub turns_running: u64,
 }
 
+/// Result of `daemon/check`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckResult {
+    /// What SQLite found to be damaged; nothing if all is well.
+    pub damage: Vec<String>,
+}
+
 /// Parameters of `daemon/backup`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

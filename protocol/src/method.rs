@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::daemon::{
-    BackupParams, BackupResult, DaemonConfig, DaemonStatus, InitializeParams, InitializeResult,
-    ModelListParams, ModelListResult, NoParams, ReloadResult, ShutdownParams, ShutdownResult,
-    ToolListParams, ToolListResult,
+    BackupParams, BackupResult, CheckResult, DaemonConfig, DaemonStatus, InitializeParams,
+    InitializeResult, ModelListParams, ModelListResult, NoParams, ReloadResult, ShutdownParams,
+    ShutdownResult, ToolListParams, ToolListResult,
 };
 use crate::knowledge::{
     Done, McpListResult, McpRestartParams, Memory, MemoryAddParams, MemoryListResult, MemoryParams,
@@ -112,6 +112,8 @@ methods! {
     DaemonReload = "daemon/reload", NoParams => ReloadResult, Controller;
     /// Stop the daemon.
     DaemonShutdown = "daemon/shutdown", ShutdownParams => ShutdownResult, Controller;
+    /// Read the whole database and say what is wrong with it.
+    DaemonCheck = "daemon/check", NoParams => CheckResult, Observer, "check";
     /// Copy the live database into a file.
     DaemonBackup = "daemon/backup", BackupParams => BackupResult, Controller, "backup";
     /// Be told of sessions and of the daemon's life.

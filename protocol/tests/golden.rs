@@ -125,7 +125,7 @@ fn requests_and_results() {
         ($($method:ident)*) => { &[$(call::<method::$method>),*] };
     }
     let checks: &[fn(&Value) -> bool] = checks! {
-        Initialize RpcDiscover GetDaemonStatus GetDaemonConfig DaemonBackup DaemonReload DaemonShutdown
+        Initialize RpcDiscover GetDaemonStatus GetDaemonConfig DaemonCheck DaemonBackup DaemonReload DaemonShutdown
         DaemonSubscribe DaemonUnsubscribe SessionCreate SessionList SessionGet SessionUpdate
         SessionDelete SessionFork SessionItems SessionEvents SessionExport SessionImport
         SessionSearch SessionSubmit SessionSubscribe SessionUnsubscribe SessionTakeover

@@ -65,14 +65,31 @@ impl Sources {
         self.config_file.clone().or_else(|| self.variable("AGENTD_CONFIG").map(PathBuf::from))
     }
 
+    /// The keys that `agentctl login` stored, by their provider: the files `NAME.key` in the folder
+    /// `credentials` of the user's configuration.
+    fn stored_keys(&self) -> BTreeMap<String, PathBuf> {
+        let folder = self.user_folder().map(|folder| folder.join("credentials"));
+        let entries = folder.and_then(|folder| std::fs::read_dir(folder).ok());
+        let keys = entries.into_iter().flatten().flatten().filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            Some((name.strip_suffix(".key")?.to_owned(), entry.path()))
+        });
+        keys.collect()
+    }
+
     /// The file that the user may have.
     fn user_file(&self) -> Option<PathBuf> {
+        Some(self.user_folder()?.join("config.toml"))
+    }
+
+    /// Where the user's configuration is.
+    fn user_folder(&self) -> Option<PathBuf> {
         let directory = match self.variable("XDG_CONFIG_HOME").map(PathBuf::from) {
             // The standard says that a relative one is to be ignored.
             Some(directory) if directory.is_absolute() => directory,
             _ => self.home.as_ref()?.join(".config"),
         };
-        Some(directory.join("agentd").join("config.toml"))
+        Some(directory.join("agentd"))
     }
 }
 
@@ -116,7 +133,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     let (environment, more) = Layer::from_environment(&sources.environment)?;
     layers.push(environment);
     warnings.extend(more);
-    layers.insert(0, preset::providers(&sources.environment, &layers));
+    layers.insert(0, preset::providers(&sources.environment, &sources.stored_keys(), &layers));
     let (config, origins) = merge(layers, sources)?;
     warnings.extend(later::warnings(&origins));
     Ok(Loaded { config: Arc::new(config), origins, files, warnings })

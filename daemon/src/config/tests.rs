@@ -448,6 +448,30 @@ fn files_are_found_where_the_user_keeps_them() {
 }
 
 #[test]
+fn a_stored_key_is_found_by_its_provider() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("home/.config/agentd");
+    std::fs::create_dir_all(folder.join("credentials")).unwrap();
+    for name in ["openai", "mine", "other", "nobody"] {
+        std::fs::write(folder.join(format!("credentials/{name}.key")), "sk-1\n").unwrap();
+    }
+    let config = "[providers.mine]\nwire = \"openai-chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
+                  [providers.other]\nwire = \"openai-chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
+                  api_key = { env = \"OTHER\" }\n";
+    std::fs::write(folder.join("config.toml"), config).unwrap();
+    let mut sources = Sources { home: Some(dir.path().join("home")), ..Sources::default() };
+    sources.environment.insert("OPENAI_API_KEY".to_owned(), "sk-2".to_owned());
+    let loaded = load(&sources).unwrap();
+    let providers = &loaded.config.providers;
+    let file = |name: &str| Some(KeySource::File(folder.join(format!("credentials/{name}.key"))));
+    assert_eq!(providers["openai"].api_key, file("openai"), "stored on purpose, so it wins");
+    assert!(providers["openai"].base_url.is_some());
+    assert_eq!(providers["mine"].api_key, file("mine"));
+    assert_eq!(providers["other"].api_key, Some(KeySource::Env("OTHER".into())));
+    assert!(!providers.contains_key("nobody"));
+}
+
+#[test]
 fn no_home_is_a_warning_and_a_named_file_must_exist() {
     let loaded = load(&Sources::default()).unwrap();
     assert!(loaded.warnings[0].contains("home"), "{:?}", loaded.warnings);

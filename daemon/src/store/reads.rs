@@ -154,6 +154,18 @@ impl Store {
         self.read("read rules", move |conn| rules::in_force(conn, session_id.as_ref())).await
     }
 
+    /// What SQLite finds to be damaged, reading all of the database.
+    pub async fn check(&self) -> Result<Vec<String>, Error> {
+        self.read("check the database", |conn| {
+            let found: Vec<String> = conn
+                .prepare("PRAGMA quick_check")?
+                .query_map([], |row| row.get(0))?
+                .collect::<Result<_, _>>()?;
+            Ok(found.into_iter().filter(|line| line != "ok").collect())
+        })
+        .await
+    }
+
     /// What the calls of these turns did to the world.
     pub async fn deeds_of_turns(
         &self,

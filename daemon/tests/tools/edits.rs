@@ -2,10 +2,12 @@
 //!
 //! Receives nothing; hands verdicts to the test runner.
 
+use std::sync::Arc;
+
 use agentd_protocol::item::ToolStatus;
 use serde_json::json;
 
-use crate::workspace::{Workspace, error, ok, text};
+use crate::workspace::{Kept, Workspace, error, ok, text};
 
 /// Each edit of a fresh file: content, old, new, content after it.
 async fn check(table: &[(&[u8], &str, &str, &[u8])]) {
@@ -128,4 +130,20 @@ async fn what_is_not_there_or_too_often_is_told() {
     assert_eq!(output.status, ToolStatus::Invalid, "{}", text(&output));
     let none = json!({ "path": "none", "old": "a", "new": "b" });
     assert!(error(&ws.call("edit", &none).await).contains("none does not exist; use write"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_is_not_changed() {
+    let ws = Workspace::new().with(|context| context.keeper = Arc::new(Kept { refuses: true }));
+    ws.put("f", "before");
+    ws.call("read", &json!({ "path": "f" })).await;
+    for (tool, arguments) in [
+        ("edit", json!({ "path": "f", "old": "before", "new": "after" })),
+        ("write", json!({ "path": "f", "content": "after" })),
+        ("write", json!({ "path": "g", "content": "after" })),
+    ] {
+        assert_eq!(error(&ws.call(tool, &arguments).await), "Tool failed: the disk is full");
+    }
+    assert_eq!(ws.get("f"), b"before");
+    assert!(!ws.at("g").exists());
 }

@@ -3,7 +3,7 @@
 //! Receives calls as a model would write them; hands back what the model would read.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use agentd::config::ToolsConfig;
 use agentd::permission::{ApprovedCall, Policy, Subject, Target, Verdict};
@@ -28,19 +28,19 @@ pub(crate) struct Workspace {
     temporary: tempfile::TempDir,
 }
 
-/// What files were before they were changed, with what they were to be: path, before, after.
+/// Keeps nothing, and sees to it that it is asked before a file changes; may refuse.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(pub(crate) Mutex<Vec<(PathBuf, Option<Vec<u8>>, Option<String>)>>);
+pub(crate) struct Kept {
+    pub(crate) refuses: bool,
+}
 
 impl Keeper for Kept {
     fn keep(&self, change: Change<'_>) -> Result<(), String> {
         let Change { by, path, former, left } = change;
-        assert!(by.starts_with("call_"), "{by}");
-        let former = former.map(|(bytes, _)| bytes.to_vec());
-        // The file is as it was.
-        assert_eq!(std::fs::read(path).ok(), former);
-        self.0.lock().unwrap().push((path.to_owned(), former, left.map(str::to_owned)));
-        Ok(())
+        assert!(by.starts_with("call_") && left.is_some(), "{by}");
+        let former = former.map(|(bytes, _)| bytes);
+        assert_eq!(std::fs::read(path).ok().as_deref(), former, "the file is as it was");
+        if self.refuses { Err("the disk is full".to_owned()) } else { Ok(()) }
     }
 }
 

@@ -10,8 +10,8 @@ use agentd_protocol::daemon::{
 };
 use agentd_protocol::error::{ErrorData, RpcError};
 use agentd_protocol::method::{
-    DAEMON_EVENT, DaemonBackup, DaemonReload, DaemonShutdown, DaemonSubscribe, DaemonUnsubscribe,
-    GetDaemonConfig, GetDaemonStatus, Initialize, RpcDiscover,
+    DAEMON_EVENT, DaemonBackup, DaemonCheck, DaemonReload, DaemonShutdown, DaemonSubscribe,
+    DaemonUnsubscribe, GetDaemonConfig, GetDaemonStatus, Initialize, RpcDiscover,
 };
 use agentd_protocol::openrpc;
 use agentd_protocol::session::UnsubscribeResult;
@@ -38,6 +38,9 @@ pub(super) fn register(registration: &mut Registration) {
         .call::<GetDaemonConfig, _, _>(|service, _, _| async move { Ok(service.config.view()) });
     registration.call::<DaemonReload, _, _>(reload);
     registration.call::<DaemonShutdown, _, _>(shutdown);
+    registration.call::<DaemonCheck, _, _>(|service, _, _| async move {
+        service.registry.check().await.map_err(of_session)
+    });
     registration.call::<DaemonBackup, _, _>(|service, _, params| async move {
         service.registry.backup(params).await.map_err(of_session)
     });

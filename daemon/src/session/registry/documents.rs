@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use agentd_protocol::daemon::{BackupParams, BackupResult};
+use agentd_protocol::daemon::{BackupParams, BackupResult, CheckResult};
 use agentd_protocol::session::{
     ExportParams, ExportResult, ForkParams, ImportParams, SearchParams, SearchResult, Session,
 };
@@ -34,6 +34,12 @@ impl Registry {
     pub async fn fork(&self, params: ForkParams) -> Result<Session, Error> {
         self.refuse_while_draining()?;
         copy::fork(&self.0.services, params).await
+    }
+
+    /// Reads the whole database.
+    pub async fn check(&self) -> Result<CheckResult, Error> {
+        let damage = self.0.services.store.check().await.map_err(Error::from_store)?;
+        Ok(CheckResult { damage })
     }
 
     /// Copies the database into a new file.

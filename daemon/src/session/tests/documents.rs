@@ -130,6 +130,7 @@ async fn a_backup_is_a_database_of_its_own_and_overwrites_nothing() {
     assert_eq!(made.bytes, std::fs::metadata(&path).expect("the file").len());
     let start = std::fs::read(&path).expect("the file");
     assert!(start.starts_with(b"SQLite format 3\0"));
+    assert_eq!(house.registry.check().await.expect("it is read").damage, [""; 0]);
     let again = backup(text(&path)).await;
     assert!(matches!(again, Err(Error::Store(_))), "{again:?}");
     let relative = backup("copy.db".to_owned()).await;

@@ -170,7 +170,7 @@ async fn a_turn_s_resumes_go_with_it() {
     let id = interrupted(&house).await;
     let mut eyes = house.watch(&id).await;
     let resumed = house.submit(&id, "c", json!({ "type": "resume" })).await.expect("started");
-    eyes.until(|body| body.is_terminal()).await;
+    eyes.until(EventBody::is_terminal).await;
     eyes.end().await;
     assert_eq!(eyes.seen.last().expect("an end").turn_id, resumed.turn_id);
     roll_back(&house, &id, "r", json!({})).await;
