@@ -113,11 +113,16 @@ fn provider_faults(
         fault(key("wire"), "the provider `demo` is built in; give this one another name");
     }
     match &provider.base_url {
-        None if provider.wire != Wire::Demo => {
+        None if provider.wire != Wire::Demo && provider.replay.is_none() => {
             fault(table.clone(), "`base_url` is missing: where the server is, with its `/v1`");
         }
         Some(url) if !is_http(url) => fault(key("base_url"), NOT_HTTP),
         None | Some(_) => {}
+    }
+    for (field, path) in [("record", &provider.record), ("replay", &provider.replay)] {
+        if path.is_some() && provider.wire == Wire::Demo {
+            fault(key(field), "the demo has no server whose answers could be recorded or replayed");
+        }
     }
     if provider.proxy.as_deref().is_some_and(|url| reqwest::Url::parse(url).is_err()) {
         fault(

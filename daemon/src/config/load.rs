@@ -166,6 +166,9 @@ fn merge(
         if let Some(path) = &mut provider.record {
             settle("record", path);
         }
+        if let Some(path) = &mut provider.replay {
+            settle("replay", path);
+        }
         if let Some(KeySource::File(path)) = &mut provider.api_key {
             settle("api_key", path);
         }

@@ -45,7 +45,7 @@ pub use load::{Loaded, Sources, load};
 pub use place::Origin;
 pub use provider::{
     Auto, EmptyParameters, KeySource, MaxTokensField, ModelConfig, NullContent, ProviderConfig,
-    ReasoningEcho, SystemRole, ThinkTags, Wire,
+    ReasoningEcho, ReplayPace, SystemRole, ThinkTags, Wire,
 };
 pub use tools::{
     Duplicates, EnvConfig, HookConfig, HookEvent, McpConfig, Sandbox, ShellConfig, ShellRead,

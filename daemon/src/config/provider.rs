@@ -47,6 +47,10 @@ pub struct ProviderConfig {
     pub ca_file: Option<PathBuf>,
     /// A file that gets every request and answer, to look for faults; relative likewise.
     pub record: Option<PathBuf>,
+    /// A recording that answers in place of a server; relative likewise.
+    pub replay: Option<PathBuf>,
+    /// How fast a recording is played.
+    pub replay_pace: ReplayPace,
     /// Models with known facts, by their name at the provider.
     pub models: BTreeMap<String, ModelConfig>,
     /// Whether reasoning is sent back with the history.
@@ -83,6 +87,8 @@ impl Default for ProviderConfig {
             proxy: None,
             ca_file: None,
             record: None,
+            replay: None,
+            replay_pace: ReplayPace::default(),
             models: BTreeMap::new(),
             reasoning_echo: ReasoningEcho::default(),
             think_tags: ThinkTags::default(),
@@ -176,6 +182,17 @@ pub struct ModelConfig {
     pub max_output_tokens: Option<u64>,
     /// What it costs.
     pub price: Option<Price>,
+}
+
+/// How fast a recording is played.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplayPace {
+    /// As fast as it is read.
+    #[default]
+    Full,
+    /// As it was timed.
+    Recorded,
 }
 
 /// Whether reasoning is sent back with the history.

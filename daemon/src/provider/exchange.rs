@@ -9,6 +9,7 @@
 //!
 //! Receives requests from the wire formats; hands back streams of model events.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use agentd_protocol::event::TurnErrorCode;
 use futures_util::{StreamExt, stream as streams};
 
 use super::decoder::{Assemble, Decoder};
-use super::http::{Answer, Endpoint, Rope, Secrets};
+use super::http::{Answer, Endpoint, Rope, Secrets, Way};
 use super::sse::MAX_EVENT_BYTES;
 use super::{ModelError, ModelEvent, ModelStream, Request};
 
@@ -141,9 +142,11 @@ async fn start<F: Format>(
         let message = format!("{}: {what}", endpoint.who());
         ModelError::new(TurnErrorCode::ProviderRefused, message)
     })?;
+    let record = request.options.record.as_deref().map(Path::new);
+    let way = Way { carriage: request.carriage, record };
     let opened = endpoint.open().await?;
     let secrets = opened.secrets.clone();
-    let answer = opened.post(body, request.carriage).await.map_err(|error| secrets.mask(error))?;
+    let answer = opened.post(body, way).await.map_err(|error| secrets.mask(error))?;
     let mut reading = Reading {
         answer: None,
         tail_until_ms: None,
@@ -167,7 +170,7 @@ impl<A: Assemble> Reading<A> {
             let now = endpoint.clock().boot_ms();
             let tail = u64::try_from(TAIL_GRACE.as_millis()).unwrap_or(u64::MAX);
             let until = *self.tail_until_ms.get_or_insert(now.saturating_add(tail));
-            answer.next_within(Duration::from_millis(until.saturating_sub(now))).await
+            answer.next_within(endpoint, Duration::from_millis(until.saturating_sub(now))).await
         } else {
             answer.next(endpoint).await?
         };
@@ -179,7 +182,7 @@ impl<A: Assemble> Reading<A> {
         if self.decoder.is_done()
             && let Some(answer) = self.answer.take()
         {
-            answer.close().await;
+            answer.close(endpoint).await;
         }
         Ok(())
     }

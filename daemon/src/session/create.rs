@@ -11,7 +11,7 @@ use agentd_protocol::session::{CreateParams, Session, SessionState, Usage};
 use super::Error;
 use super::digest;
 use super::services::Services;
-use super::update::check_directory;
+use super::update::{check_directory, check_record};
 use crate::store::NewSession;
 
 pub(super) async fn create(services: &Services, params: CreateParams) -> Result<Session, Error> {
@@ -85,6 +85,7 @@ fn check(services: &Services, params: &CreateParams) -> Result<(), Error> {
     if let Some(model) = &params.model {
         services.providers().get(model).map_err(Error::from_select)?;
     }
+    check_record(params.model_options.as_ref(), "model_options")?;
     check_env(params.env.as_ref())
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use agentd_protocol::daemon::DaemonEvent;
 use agentd_protocol::event::EventBody;
-use agentd_protocol::session::{Session, UpdateParams};
+use agentd_protocol::session::{ModelOptions, Session, UpdateParams};
 
 use super::Error;
 use super::actor::Actor;
@@ -96,5 +96,16 @@ pub(super) fn check_directory(path: &str, field: &str) -> Result<(), Error> {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(invalid(format!("{path} is not a directory"))),
         Err(error) => Err(invalid(format!("{path} cannot be used: {error}"))),
+    }
+}
+
+/// Refuses a recording whose place depends on where the daemon was started.
+pub(super) fn check_record(options: Option<&ModelOptions>, field: &str) -> Result<(), Error> {
+    match options.and_then(|options| options.record.as_ref()) {
+        Some(path) if !Path::new(path).is_absolute() => Err(Error::InvalidParams {
+            field: format!("{field}.record"),
+            message: format!("{path:?} is not an absolute path: give the whole path"),
+        }),
+        Some(_) | None => Ok(()),
     }
 }

@@ -137,6 +137,11 @@ pub struct ModelOptions {
     /// Fields put into the request as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra_body: Option<BTreeMap<String, Value>>,
+    /// An absolute path of the daemon's machine: every request of the session and the raw stream of
+    /// its answer are appended to this file (made with mode 0600), without keys. Absent: nothing is
+    /// recorded but what the provider's `record` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<String>,
 }
 
 /// How `env` relates to the daemon's own, scrubbed environment.

@@ -144,6 +144,10 @@ pub(crate) struct Run {
     /// With --json: print progress too
     #[arg(long, requires = "json")]
     pub(crate) progress: bool,
+    /// From now on append the session's requests to models and their raw answers to FILE, without
+    /// keys
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
     /// Start the turn, print the session's id, and leave
     #[arg(long)]
     pub(crate) detach: bool,

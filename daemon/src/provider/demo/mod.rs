@@ -98,6 +98,12 @@ fn play(request: &Request) -> Answer {
 
 fn events(request: &Request, answer: &Answer) -> Vec<ModelEvent> {
     let mut events = Vec::new();
+    if request.options.record.is_some() {
+        events.push(ModelEvent::Warning {
+            code: "not_recorded",
+            message: "the demo has no server whose answers could be recorded".to_owned(),
+        });
+    }
     let mut usage = Usage { input: tokens(input_bytes(request)), ..Usage::default() };
     let mut finish_reason = "stop";
     for (number, piece) in answer.pieces.iter().enumerate() {

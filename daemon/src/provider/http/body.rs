@@ -27,6 +27,11 @@ impl Rope {
         let left = pieces.iter().map(|piece| piece.len() as u64).sum();
         Self { pieces, left }
     }
+
+    /// What is still to be sent, for others to read.
+    pub(super) fn pieces(&self) -> Vec<Bytes> {
+        self.pieces.iter().cloned().collect()
+    }
 }
 
 impl Body for Rope {

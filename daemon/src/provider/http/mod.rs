@@ -9,41 +9,39 @@
 //!
 //! Receives bodies from the wire formats; hands back pieces of answers, or classified errors.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agentd_protocol::event::TurnErrorCode;
-use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Response, StatusCode, Url};
+use reqwest::Url;
 use serde::Deserialize;
 
-use super::failure::{Complaint, classify, excerpt};
-use super::retry::retry_after;
 use super::{Carriage, ModelError};
 use crate::clock::Clock;
 use crate::config::{KeySource, ProviderConfig};
 
+mod answer;
 mod body;
 mod connect;
+mod record;
+mod recording;
+mod replay;
 
+pub(super) use answer::Answer;
 pub(super) use body::Rope;
 use connect::Transport;
 pub(super) use connect::Transports;
-
-/// What is read of an error's body.
-const MAX_ERROR_BYTES: usize = 64 * 1024;
+use record::Tape;
+use recording::End;
+use replay::{Fault, Player};
 
 /// What is read of a list of models: some aggregators have hundreds with long descriptions.
 const MAX_LIST_BYTES: usize = 8 * 1024 * 1024;
 
 /// How many times the longest silence of a stream an answer as a whole may take to begin.
 const WHOLE_PATIENCE: u32 = 5;
-
-/// How long an answer that is complete may take to close, so that its connection can be used again.
-const CLOSE_GRACE: Duration = Duration::from_millis(50);
-/// Reads that a complete answer may still need up to its end: a last line end, and the end.
-const CLOSE_READS: u32 = 3;
 
 /// A model server's address, and how to speak to it.
 #[derive(Debug)]
@@ -58,6 +56,10 @@ pub(super) struct Endpoint {
     idle_timeout: Duration,
     transport: Transport,
     clock: Clock,
+    /// Every exchange is written there.
+    record: Option<PathBuf>,
+    /// It answers in place of the server.
+    player: Option<Player>,
 }
 
 impl Endpoint {
@@ -69,7 +71,10 @@ impl Endpoint {
         transports: &mut Transports,
         clock: Clock,
     ) -> Result<Self, String> {
-        let base = config.base_url.as_deref().ok_or("`base_url` is missing")?;
+        let player = config.replay.as_deref().map(|path| Player::new(path, config.replay_pace));
+        // A recording needs no address.
+        let nowhere = player.as_ref().map(|_| "http://replay.invalid");
+        let base = config.base_url.as_deref().or(nowhere).ok_or("`base_url` is missing")?;
         let base = Url::parse(base).map_err(|error| format!("`base_url`: {error}"))?;
         if base.cannot_be_a_base() {
             return Err("`base_url` is no address of a server".to_owned());
@@ -93,6 +98,8 @@ impl Endpoint {
             idle_timeout: config.idle_timeout,
             transport,
             clock,
+            record: config.record.clone(),
+            player,
         })
     }
 
@@ -118,7 +125,7 @@ impl Endpoint {
         for value in self.headers.values() {
             secrets.add(value.to_str().unwrap_or_default());
         }
-        if let Some(source) = &self.key {
+        if let Some(source) = self.key.as_ref().filter(|_| self.player.is_none()) {
             let key = source.read().await.map_err(|error| self.refused(&error))?;
             secrets.add(key.expose());
             let mut value = HeaderValue::try_from(format!("Bearer {}", key.expose()))
@@ -132,6 +139,9 @@ impl Endpoint {
     /// The names of the list at `path` below the configured address, which servers of every format
     /// write alike: `{ data: [{ id }] }`.
     pub(super) async fn models(&self, path: &str) -> Result<Vec<String>, ModelError> {
+        if self.player.is_some() {
+            return Ok(Vec::new());
+        }
         let opened = self.open().await?;
         let secrets = opened.secrets.clone();
         let listed = opened.listed(below(&self.base, path)).await;
@@ -173,6 +183,14 @@ impl Endpoint {
     }
 }
 
+/// How one request is sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Way<'a> {
+    pub(super) carriage: Carriage,
+    /// It is written there, beside where all of the endpoint's are.
+    pub(super) record: Option<&'a Path>,
+}
+
 /// An endpoint with its key read, for one request.
 #[derive(Debug)]
 pub(super) struct Opened<'a> {
@@ -184,20 +202,29 @@ pub(super) struct Opened<'a> {
 
 impl Opened<'_> {
     /// Sends `body`. The answer's status is a good one, and its encoding one that can be read.
-    pub(super) async fn post(self, body: Rope, carriage: Carriage) -> Result<Answer, ModelError> {
-        let Self { endpoint, headers, .. } = self;
-        let client = endpoint.transport.client(carriage).await;
+    pub(super) async fn post(self, body: Rope, way: Way<'_>) -> Result<Answer, ModelError> {
+        let Self { endpoint, mut headers, secrets } = self;
+        for (name, value) in [(CONTENT_TYPE, "application/json"), (ACCEPT, "text/event-stream")] {
+            headers.entry(name).or_insert(HeaderValue::from_static(value));
+        }
+        let pieces = body.pieces();
+        let mut tapes = Vec::new();
+        for path in endpoint.record.as_deref().into_iter().chain(way.record) {
+            let tape = Tape::begin(path, endpoint, &headers, &pieces, &secrets).await;
+            tapes.push(tape.map_err(|error| endpoint.refused(error))?);
+        }
+        if let Some(player) = &endpoint.player {
+            let played = player.play(endpoint.url.as_str(), &pieces, &endpoint.clock).await;
+            let played = played.map_err(|fault| endpoint.not_played(fault))?;
+            return Answer::of_recording(endpoint, played, tapes).await.checked(endpoint).await;
+        }
+        let client = endpoint.transport.client(way.carriage).await;
         let client = client.map_err(|error| endpoint.refused(error))?;
-        let request = client
-            .post(endpoint.url.clone())
-            .header(CONTENT_TYPE, "application/json")
-            .header(ACCEPT, "text/event-stream")
-            .headers(headers)
-            .body(reqwest::Body::wrap(body));
+        let body = reqwest::Body::wrap(body);
+        let request = client.post(endpoint.url.clone()).headers(headers).body(body);
         // A server that does not stream is silent until all is said.
-        let patience = if carriage == Carriage::Whole { WHOLE_PATIENCE } else { 1 };
-        let patience = endpoint.idle_timeout.saturating_mul(patience);
-        endpoint.answered(request, patience).await
+        let patience = if way.carriage == Carriage::Whole { WHOLE_PATIENCE } else { 1 };
+        endpoint.answered(request, endpoint.idle_timeout.saturating_mul(patience), tapes).await
     }
 
     /// Reads a list of models.
@@ -206,7 +233,7 @@ impl Opened<'_> {
         let client = endpoint.transport.client(Carriage::Usual).await;
         let client = client.map_err(|error| endpoint.refused(error))?;
         let request = client.get(url).header(ACCEPT, "application/json").headers(headers);
-        let answer = endpoint.answered(request, endpoint.idle_timeout).await?;
+        let answer = endpoint.answered(request, endpoint.idle_timeout, Vec::new()).await?;
         let body = answer.whole(endpoint, MAX_LIST_BYTES).await?;
         let list: Listed = serde_json::from_slice(&body).map_err(|error| {
             let message = format!("{}: its list of models cannot be read ({error})", endpoint.who);
@@ -222,15 +249,31 @@ impl Endpoint {
         &self,
         request: reqwest::RequestBuilder,
         patience: Duration,
+        tapes: Vec<Tape>,
     ) -> Result<Answer, ModelError> {
-        let endpoint = self;
         let response = tokio::select! {
-            response = request.send() => response.map_err(|error| endpoint.unreachable(&error))?,
-            () = endpoint.clock.sleep(patience) => return Err(endpoint.silent(patience)),
+            response = request.send() => response.map_err(|error| self.unreachable(&error)),
+            () = self.clock.sleep(patience) => Err(self.silent(patience)),
         };
-        let answer =
-            Answer { response, idle_timeout: endpoint.idle_timeout, clock: endpoint.clock.clone() };
-        answer.checked(endpoint).await
+        match response {
+            Ok(response) => Answer::new(self, response, tapes).await.checked(self).await,
+            Err(error) => {
+                for tape in tapes {
+                    tape.end(End::of(&error)).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn not_played(&self, fault: Fault) -> ModelError {
+        match fault {
+            Fault::Recording(what) => self.refused(what),
+            Fault::Recorded { message, broken } => {
+                let code = TurnErrorCode::ProviderUnreachable;
+                ModelError { broken, ..ModelError::retryable(code, message) }
+            }
+        }
     }
 }
 
@@ -254,119 +297,6 @@ fn below(base: &Url, path: &str) -> Url {
     url
 }
 
-/// The answer to a request.
-#[derive(Debug)]
-pub(super) struct Answer {
-    response: Response,
-    idle_timeout: Duration,
-    clock: Clock,
-}
-
-impl Answer {
-    /// Its content type without parameters, in small letters; empty where it has none.
-    pub(super) fn content_type(&self) -> String {
-        let value = self.response.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
-        let kind = value.unwrap_or_default().split(';').next().unwrap_or_default();
-        kind.trim().to_ascii_lowercase()
-    }
-
-    /// The next bytes; `None` at the proper end.
-    pub(super) async fn next(&mut self, endpoint: &Endpoint) -> Result<Option<Bytes>, ModelError> {
-        let Self { response, idle_timeout, clock } = self;
-        tokio::select! {
-            piece = response.chunk() => piece.map_err(|error| endpoint.unreachable(&error)),
-            () = clock.sleep(*idle_timeout) => Err(endpoint.silent(*idle_timeout)),
-        }
-    }
-
-    /// The next bytes, if they come within `grace`. For what is not needed any more.
-    pub(super) async fn next_within(&mut self, grace: Duration) -> Option<Bytes> {
-        let Self { response, clock, .. } = self;
-        tokio::select! {
-            piece = response.chunk() => piece.ok().flatten(),
-            () = clock.sleep(grace) => None,
-        }
-    }
-
-    /// Gives a complete answer the chance to close, without waiting for a server that does not.
-    pub(super) async fn close(mut self) {
-        for _ in 0..CLOSE_READS {
-            if self.next_within(CLOSE_GRACE).await.is_none() {
-                return;
-            }
-        }
-    }
-
-    /// The whole body, up to `limit` bytes.
-    pub(super) async fn whole(
-        mut self,
-        endpoint: &Endpoint,
-        limit: usize,
-    ) -> Result<Bytes, ModelError> {
-        let mut whole = BytesMut::new();
-        while let Some(piece) = self.next(endpoint).await? {
-            if whole.len() + piece.len() > limit {
-                let message = format!("{}: its answer is longer than {limit} bytes", endpoint.who);
-                return Err(ModelError::new(TurnErrorCode::BadResponse, message));
-            }
-            whole.extend_from_slice(&piece);
-        }
-        Ok(whole.freeze())
-    }
-
-    async fn checked(self, endpoint: &Endpoint) -> Result<Self, ModelError> {
-        let status = self.response.status();
-        if status != StatusCode::OK {
-            return Err(self.refusal(endpoint, status).await);
-        }
-        let encoding = self.response.headers().get(CONTENT_ENCODING);
-        if let Some(encoding) = encoding.filter(|encoding| *encoding != "identity") {
-            let encoding = encoding.to_str().unwrap_or("unknown");
-            let message = format!(
-                "{}: its answer is compressed ({encoding}), which was not asked for; switch that \
-                 off in the server or the proxy before it",
-                endpoint.who
-            );
-            return Err(ModelError::new(TurnErrorCode::BadResponse, message));
-        }
-        if self.content_type() == "text/html" {
-            let page = self.start().await;
-            let message = format!(
-                "{}: it answered with status 200 and a page (text/html) instead of a stream; check \
-                 `base_url`; the page starts: {}",
-                endpoint.who,
-                excerpt(&String::from_utf8_lossy(&page))
-            );
-            return Err(ModelError::new(TurnErrorCode::BadResponse, message));
-        }
-        Ok(self)
-    }
-
-    async fn refusal(self, endpoint: &Endpoint, status: StatusCode) -> ModelError {
-        let wait = retry_after(self.response.headers(), self.clock.now());
-        let kind = self.content_type();
-        let body = self.start().await;
-        let mut complaint = Complaint::of_body(&body);
-        if kind == "text/html" {
-            complaint.message = format!("a page (text/html): {}", complaint.message);
-        }
-        let error = classify(&endpoint.who, Some(status.as_u16()), &complaint);
-        ModelError { retry_after: wait.or(error.retry_after), ..error }
-    }
-
-    /// The start of an error's body; what cannot be read of it is not worth another error.
-    async fn start(mut self) -> BytesMut {
-        let mut start = BytesMut::new();
-        while start.len() < MAX_ERROR_BYTES
-            && let Some(piece) = self.next_within(self.idle_timeout).await
-        {
-            start.extend_from_slice(&piece);
-        }
-        start.truncate(MAX_ERROR_BYTES);
-        start
-    }
-}
-
 /// What must not be in any message: keys, and the values of configured headers.
 #[derive(Clone, Default)]
 pub(super) struct Secrets(Vec<String>);
@@ -379,15 +309,22 @@ impl Secrets {
         let secret = secret.strip_prefix("Bearer ").unwrap_or(secret);
         if secret.chars().count() >= Self::MIN_CHARS {
             self.0.push(secret.to_owned());
+            // As it looks inside a JSON string.
+            let escaped = serde_json::Value::from(secret).to_string();
+            if escaped.len() > secret.len() + 2 {
+                self.0.push(escaped[1..escaped.len() - 1].to_owned());
+            }
         }
+    }
+
+    fn masked(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "***"))
     }
 
     /// The error with each secret as `***`.
     pub(super) fn mask(&self, mut error: ModelError) -> ModelError {
-        for secret in &self.0 {
-            error.message = error.message.replace(secret, "***");
-            error.provider_code = error.provider_code.map(|code| code.replace(secret, "***"));
-        }
+        error.message = self.masked(&error.message);
+        error.provider_code = error.provider_code.map(|code| self.masked(&code));
         error
     }
 }

@@ -11,6 +11,7 @@ use super::{Accepted, Desk};
 use crate::provider::ModelFacts;
 use crate::session::Error;
 use crate::session::state::check_price;
+use crate::session::update::check_record;
 use crate::turn::Input;
 
 pub(super) fn plan(
@@ -26,6 +27,7 @@ pub(super) fn plan(
         session.model = Some(model);
         changed.push("model".to_owned());
     }
+    check_record(model_options.as_ref(), "submission.op.model_options")?;
     if let Some(options) = model_options {
         session.model_options = Some(options);
         changed.push("model_options".to_owned());

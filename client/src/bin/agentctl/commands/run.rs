@@ -5,17 +5,17 @@
 use agentd_client::protocol::item::Content;
 use agentd_client::protocol::method::{SessionCreate, SessionDelete, SessionSubmit};
 use agentd_client::protocol::permission::PermissionMode;
-use agentd_client::protocol::session::{Session, SessionParams};
+use agentd_client::protocol::session::{CreateParams, ModelOptions, Session, SessionParams};
 use agentd_client::protocol::submission::{
     Delivery, OnDisconnect, OnPrompt, Op, SubmitParams, SubmitResult,
 };
 use agentd_client::{Client, Error};
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde_json::json;
 
 use super::new::{in_directory, limits};
 use super::submission;
-use crate::args::{Options, Run};
+use crate::args::Run;
 use crate::context::{Context, directory};
 use crate::failure::Exit;
 use crate::follow::{Follow, Format};
@@ -65,21 +65,37 @@ async fn session(client: &Client, args: &Run) -> Result<(Session, bool)> {
         None
     };
     if let Some(session) = known {
-        configure(client, &session, &args.options).await?;
+        configure(client, &session, args).await?;
         return Ok((session, false));
     }
-    let params = in_directory(directory(args.cd.as_deref())?, &args.options);
+    let params = CreateParams {
+        model_options: recording(args, None)?,
+        ..in_directory(directory(args.cd.as_deref())?, &args.options)
+    };
     Ok((client.call::<SessionCreate>(params).await?, true))
 }
 
+/// The model's options with the recording that is asked for; nothing where none is.
+fn recording(args: &Run, options: Option<&ModelOptions>) -> Result<Option<ModelOptions>> {
+    let Some(file) = &args.record else { return Ok(None) };
+    let path = std::path::absolute(file)
+        .with_context(|| format!("cannot record to {}", file.display()))?
+        .into_os_string()
+        .into_string()
+        .map_err(|path| anyhow::anyhow!("{} is not UTF-8", path.display()))?;
+    Ok(Some(ModelOptions { record: Some(path), ..options.cloned().unwrap_or_default() }))
+}
+
 /// Puts the options of the command line in force for a session that exists.
-async fn configure(client: &Client, session: &Session, options: &Options) -> Result<()> {
-    if options.model.is_none() && options.mode.is_none() {
+async fn configure(client: &Client, session: &Session, args: &Run) -> Result<()> {
+    let options = &args.options;
+    let model_options = recording(args, session.model_options.as_ref())?;
+    if options.model.is_none() && options.mode.is_none() && model_options.is_none() {
         return Ok(());
     }
     let op = Op::Configure {
         model: options.model.clone(),
-        model_options: None,
+        model_options,
         permission_mode: options.mode.map(|mode| mode.0),
         limits: None,
     };

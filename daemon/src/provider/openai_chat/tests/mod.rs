@@ -11,6 +11,7 @@ mod cases;
 mod encoding;
 mod habits;
 mod pieces;
+mod recordings;
 mod server;
 mod transport;
 

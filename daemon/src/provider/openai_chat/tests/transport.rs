@@ -146,6 +146,7 @@ async fn options_become_fields() {
         temperature: Some(0.5),
         max_output_tokens: Some(7),
         extra_body: Some(extra.into_iter().collect()),
+        record: None,
     };
     read(provider.stream(Request { options, ..request() })).await;
     read(provider.stream(request())).await;
