@@ -23,7 +23,7 @@ struct Preset {
 const PRESETS: [Preset; 3] = [
     Preset {
         name: "openai",
-        wire: "openai-chat",
+        wire: "openai-responses",
         base_url: "https://api.openai.com/v1",
         key_variable: "OPENAI_API_KEY",
     },

@@ -13,7 +13,9 @@
 use std::sync::Arc;
 
 use agentd_protocol::id::CallId;
-use agentd_protocol::item::{AssistantItem, Item, ItemBody, Part, ToolItem, ToolStatus};
+use agentd_protocol::item::{
+    AssistantItem, AssistantPart, Item, ItemBody, Part, ToolItem, ToolStatus,
+};
 
 /// What the model reads for a call that had not started when its turn was cut off.
 pub const NOT_STARTED: &str = "Tool execution was interrupted before a result was recorded. This \
@@ -51,10 +53,14 @@ pub fn results(
         .collect()
 }
 
-/// Whether an assistant item has nothing a request could carry: no text and no call. Reasoning
-/// alone is not sent either.
+/// Whether an assistant item has nothing a request could carry: no text, no call, and nothing that
+/// its provider wants back. Reasoning alone is not sent either.
 pub fn is_empty(assistant: &AssistantItem) -> bool {
-    assistant.calls.is_empty() && assistant.text().trim().is_empty()
+    assistant.calls.is_empty()
+        && assistant.content.iter().all(|part| match part {
+            AssistantPart::Text { text } => text.trim().is_empty(),
+            AssistantPart::Reasoning { signature, .. } => signature.is_none(),
+        })
 }
 
 fn as_assistant(item: &Item) -> Option<(&Item, &AssistantItem)> {

@@ -11,6 +11,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::{ModelError, ModelEvent};
+
+/// The code of the warning that tells of a lesson.
+const LEARNED: &str = "quirk_learned";
+
 /// A question about a server that only a refusal answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Habit {
@@ -24,6 +29,42 @@ pub(super) enum Habit {
     OmitsParameters,
     /// It wants an empty text where an answer has only calls.
     WantsContent,
+    /// It may be asked to think (false: not this model, or not with this history).
+    Thinks,
+    /// It may be asked for a summary of its reasoning.
+    SumsUp,
+}
+
+/// What is done otherwise from now on, with the key that says it for good.
+fn lesson(habit: Habit, answer: bool) -> &'static str {
+    match (habit, answer) {
+        (Habit::MergesRoles, _) => {
+            "from now on messages of one role in a row are sent as one (`merge_roles = true`)"
+        }
+        (Habit::WantsReasoning, true) => {
+            "from now on reasoning is sent back (`reasoning_echo = \"always\"`)"
+        }
+        (Habit::WantsReasoning, false) => {
+            "from now on no reasoning is sent back (`reasoning_echo = \"never\"`)"
+        }
+        (Habit::CountsCompletion, true) => {
+            "from now on an answer's limit is called so \
+             (`max_tokens_field = \"max_completion_tokens\"`)"
+        }
+        (Habit::CountsCompletion, false) => {
+            "from now on an answer's limit is called so (`max_tokens_field = \"max_tokens\"`)"
+        }
+        (Habit::OmitsParameters, _) => {
+            "from now on tools without parameters are sent without a schema \
+             (`empty_parameters = \"omit\"`)"
+        }
+        (Habit::Thinks, _) => "from now on it is not asked to think",
+        (Habit::SumsUp, _) => "from now on it is not asked for summaries of its reasoning",
+        (Habit::WantsContent, _) => {
+            "from now on an answer that has only calls is sent with an empty text \
+             (`null_content = \"empty\"`)"
+        }
+    }
 }
 
 /// What is known of one provider. Clones share it.
@@ -63,6 +104,28 @@ impl Lessons {
             own.habits.insert(habit, answer);
         }
         is_news
+    }
+
+    /// What the refusal `error` taught: `answer` to the question of `habit`. The lesson is told
+    /// once, and the error says whether another attempt will be another request.
+    pub(super) fn teach(
+        &self,
+        model: &str,
+        habit: Habit,
+        answer: bool,
+        error: ModelError,
+    ) -> (Option<ModelEvent>, ModelError) {
+        let is_news = self.learn(model, habit, answer);
+        // Another session may have learned it while this request was under way.
+        if self.of(model, habit) != Some(answer) {
+            return (None, error);
+        }
+        let warning = is_news.then(|| {
+            let message = format!("{}; {}", error.message, lesson(habit, answer));
+            tracing::warn!(%model, "{message}");
+            ModelEvent::Warning { code: LEARNED, message }
+        });
+        (warning, ModelError { adapted: true, retryable: true, ..error })
     }
 
     /// The window in tokens that the server said `model` has.

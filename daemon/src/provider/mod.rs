@@ -6,16 +6,23 @@
 //!
 //! Receives requests from `session`; hands it a stream of common events.
 
+pub mod anthropic_messages;
+mod content;
 mod decoder;
 pub mod demo;
 mod exchange;
+mod facts;
 mod failure;
 mod http;
+mod kept;
 mod lessons;
 pub mod openai_chat;
+pub mod openai_responses;
 pub mod retry;
 mod set;
 mod sse;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,6 +99,9 @@ pub enum ModelEvent {
     Text(String),
     /// More of the reasoning.
     Reasoning(String),
+    /// What the provider wants back with the reasoning before it, which is complete; where there
+    /// is none, it stands for itself. Opaque, in the form of `kept`.
+    Signature(String),
     /// A call is complete.
     Call(ModelCall),
     /// What the request used; the last one counts.

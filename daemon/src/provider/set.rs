@@ -2,8 +2,8 @@
 //!
 //! A name is cut at its first slash, since models at some providers have slashes in their names.
 //! A provider serves any model's name: what it has is its own business, and the configuration only
-//! adds facts. `demo/demo` is always there and is never chosen by itself. A table that is wrong or
-//! whose wire format this daemon does not have costs only its own models.
+//! adds facts. `demo/demo` is always there and is never chosen by itself. A table that is wrong costs
+//! only its own models.
 //!
 //! Receives a checked configuration; hands providers, facts and prices to `session`.
 
@@ -14,10 +14,13 @@ use agentd_protocol::daemon::{Model, ModelListResult, Price, ProbeFailure};
 use agentd_protocol::session::Usage;
 
 use super::Provider;
+use super::anthropic_messages::AnthropicMessages;
 use super::demo::Demo;
+use super::facts;
 use super::http::Transports;
 use super::lessons::Lessons;
 use super::openai_chat::OpenaiChat;
+use super::openai_responses::OpenaiResponses;
 use super::retry::RetryPolicy;
 use crate::clock::Clock;
 use crate::config::{Config, ModelConfig, ProviderConfig, Wire};
@@ -37,14 +40,6 @@ pub enum SelectError {
         model: String,
         /// What could be asked for.
         known: Vec<String>,
-    },
-    /// The wire format is one that this daemon does not have.
-    #[error("provider {provider} speaks {wire}, which this daemon does not")]
-    Unsupported {
-        /// The provider's name.
-        provider: String,
-        /// The wire format as the configuration names it.
-        wire: &'static str,
     },
     /// Its table is wrong.
     #[error("provider {provider} cannot be used: {what}")]
@@ -68,6 +63,16 @@ pub struct ModelFacts {
 }
 
 impl ModelFacts {
+    /// These, and `others` where these say nothing.
+    #[must_use]
+    fn or(self, others: Self) -> Self {
+        Self {
+            context_window: self.context_window.or(others.context_window),
+            max_output_tokens: self.max_output_tokens.or(others.max_output_tokens),
+            price: self.price.or(others.price),
+        }
+    }
+
     /// The usage of one request with its cost, where the price is known.
     pub fn priced(&self, usage: Usage) -> Usage {
         let Some(price) = &self.price else { return usage };
@@ -133,6 +138,8 @@ struct Entry {
     lessons: Lessons,
     /// What the lessons are about: another wire or address is another server.
     server: (Wire, Option<String>),
+    /// Where it is, without a port.
+    host: String,
 }
 
 impl std::fmt::Debug for Providers {
@@ -210,13 +217,7 @@ impl Providers {
     /// it.
     pub fn list(&self) -> ModelListResult {
         let configured = self.entries.iter().flat_map(|(provider, entry)| {
-            entry.models.iter().map(move |(name, facts)| Model {
-                id: format!("{provider}/{name}"),
-                provider: provider.clone(),
-                name: name.clone(),
-                context_window: facts.context_window,
-                price: facts.price,
-            })
+            entry.models.keys().map(move |name| entry.model(provider, name))
         });
         let mut models: Vec<Model> = configured.collect();
         if let Some(default) = &self.default
@@ -225,9 +226,11 @@ impl Providers {
                 (model.provider.as_str(), model.name.as_str()).cmp(&(provider, name))
             })
         {
-            let (provider, name) = (provider.to_owned(), name.to_owned());
-            let (id, context_window, price) = (default.clone(), None, None);
-            models.insert(place, Model { id, provider, name, context_window, price });
+            let model = match self.entries.get(provider) {
+                Some(entry) => entry.model(provider, name),
+                None => model(provider, name, ModelFacts::default()),
+            };
+            models.insert(place, model);
         }
         ModelListResult { models, failures: Vec::new(), default: self.default.clone() }
     }
@@ -248,8 +251,7 @@ impl Providers {
                     for name in names.unwrap_or_default() {
                         let id = format!("{provider}/{name}");
                         if list.models.iter().all(|model| model.id != id) {
-                            let (provider, context_window, price) = (provider.clone(), None, None);
-                            list.models.push(Model { id, provider, name, context_window, price });
+                            list.models.push(self.entries[provider].model(provider, &name));
                         }
                     }
                 }
@@ -282,16 +284,37 @@ impl Entry {
             retry: RetryPolicy { max_retries: config.max_retries, max_wait: config.max_retry_wait },
             lessons,
             server: server(config),
+            host: host(config).unwrap_or_default(),
         }
     }
 
-    /// What is known of a model. The window is the one that its server said, if that is smaller
-    /// than the configured one.
+    fn model(&self, provider: &str, name: &str) -> Model {
+        model(provider, name, self.facts(name))
+    }
+
+    /// What is known of a model: what is configured, else what is built in. The window is the one
+    /// that its server said, if that is smaller.
     fn facts(&self, model: &str) -> ModelFacts {
         let facts = self.models.get(model).copied().unwrap_or_default();
+        let facts = facts.or(facts::built_in(&self.host, model));
         let windows = [facts.context_window, self.lessons.window(model)];
         ModelFacts { context_window: windows.into_iter().flatten().min(), ..facts }
     }
+}
+
+fn model(provider: &str, name: &str, facts: ModelFacts) -> Model {
+    Model {
+        id: format!("{provider}/{name}"),
+        provider: provider.to_owned(),
+        name: name.to_owned(),
+        context_window: facts.context_window,
+        price: facts.price,
+    }
+}
+
+fn host(config: &ProviderConfig) -> Option<String> {
+    let url = reqwest::Url::parse(config.base_url.as_deref()?).ok()?;
+    url.host_str().map(str::to_owned)
 }
 
 fn server(config: &ProviderConfig) -> (Wire, Option<String>) {
@@ -305,19 +328,21 @@ fn provider(
     lessons: Lessons,
     clock: &Clock,
 ) -> Result<Arc<dyn Provider>, SelectError> {
-    let provider = || name.to_owned();
-    let unsupported = |wire| Err(SelectError::Unsupported { provider: provider(), wire });
-    match config.wire {
-        Wire::OpenaiChat => {
-            match OpenaiChat::new(name, config, transports, lessons, clock.clone()) {
-                Ok(server) => Ok(Arc::new(server)),
-                Err(what) => Err(SelectError::Misconfigured { provider: provider(), what }),
-            }
-        }
-        Wire::OpenaiResponses => unsupported("openai-responses"),
-        Wire::AnthropicMessages => unsupported("anthropic-messages"),
-        Wire::Demo => Ok(Arc::new(Demo::new(clock.clone()))),
+    fn made<P: Provider>(made: Result<P, String>) -> Result<Arc<dyn Provider>, String> {
+        made.map(|provider| Arc::new(provider) as Arc<dyn Provider>)
     }
+    let clock = clock.clone();
+    let made = match config.wire {
+        Wire::OpenaiChat => made(OpenaiChat::new(name, config, transports, lessons, clock)),
+        Wire::OpenaiResponses => {
+            made(OpenaiResponses::new(name, config, transports, lessons, clock))
+        }
+        Wire::AnthropicMessages => {
+            made(AnthropicMessages::new(name, config, transports, lessons, clock))
+        }
+        Wire::Demo => made(Ok(Demo::new(clock))),
+    };
+    made.map_err(|what| SelectError::Misconfigured { provider: name.to_owned(), what })
 }
 
 #[cfg(test)]
@@ -386,10 +411,30 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_says_why_and_costs_nothing_else() {
-        let error = providers().get("anthropic/claude").expect_err("not in this daemon");
-        assert!(matches!(error, SelectError::Unsupported { wire: "anthropic-messages", .. }));
+        assert!(providers().get("anthropic/claude").is_ok());
         let error = providers().get("broken/x").expect_err("no address");
         assert!(error.to_string().contains("`base_url`"), "{error}");
+    }
+
+    #[test]
+    fn what_is_built_in_fills_what_is_not_configured() {
+        let mut openai = at("https://api.openai.com/v1");
+        let price = Price { input: 7.0, ..Price::default() };
+        let own = ModelConfig { price: Some(price), ..ModelConfig::default() };
+        openai.models.insert("gpt-5".to_owned(), own);
+        let config = Config {
+            model: Some("openai/gpt-5-mini".to_owned()),
+            providers: BTreeMap::from([("openai".to_owned(), openai)]),
+            ..Config::default()
+        };
+        let providers = Providers::new(&config, &Clock::manual());
+        let facts = |model| providers.get(model).expect("it is configured").facts;
+        assert_eq!(facts("openai/gpt-5").context_window, Some(400_000));
+        assert_eq!(facts("openai/gpt-5").price, Some(price));
+        assert!(facts("openai/gpt-5-mini").price.is_some());
+        assert_eq!(facts("openai/other"), ModelFacts::default());
+        let listed = providers.list().models;
+        assert!(listed.iter().any(|m| m.name == "gpt-5-mini" && m.price.is_some()), "{listed:?}");
     }
 
     #[test]

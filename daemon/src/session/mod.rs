@@ -117,7 +117,7 @@ impl Error {
             SelectError::UnknownModel { model, known } => {
                 Self::UnknownModel { model, known_models: known }
             }
-            SelectError::Unsupported { .. } | SelectError::Misconfigured { .. } => {
+            SelectError::Misconfigured { .. } => {
                 Self::InvalidParams { field: "model".to_owned(), message: error.to_string() }
             }
         }

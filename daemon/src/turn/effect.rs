@@ -87,6 +87,8 @@ pub enum Input {
 pub enum StreamInput {
     /// More text or reasoning.
     Delta { kind: DeltaKind, text: String },
+    /// What the provider wants back with the reasoning before it, which is complete.
+    Signature(String),
     /// A call is complete.
     Call { provider_call_id: Option<String>, name: String, arguments: Value },
     /// What the request used so far, priced; the last one counts.

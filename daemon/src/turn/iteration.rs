@@ -132,6 +132,12 @@ impl Machine {
         }
     }
 
+    pub(super) fn signed(&mut self, signature: String) {
+        if let Phase::Streaming(stream) = &mut self.phase {
+            stream.sign(signature);
+        }
+    }
+
     /// A call is complete: on record with the next commit, asked about at once.
     pub(super) fn called(
         &mut self,

@@ -85,6 +85,7 @@ impl Machine {
         let Phase::Streaming(_) = self.phase else { return };
         match news {
             StreamInput::Delta { kind, text } => self.delta(kind, text),
+            StreamInput::Signature(signature) => self.signed(signature),
             StreamInput::Call { provider_call_id, name, arguments } => {
                 self.called(provider_call_id, name, arguments, moment);
             }

@@ -18,7 +18,7 @@ pub(super) struct Stream {
     pub(super) index: u64,
     pub(super) attempt: u32,
     /// Text and reasoning in the order in which they came.
-    parts: Vec<(DeltaKind, String)>,
+    parts: Vec<AssistantPart>,
     text: Track,
     reasoning: Track,
     pub(super) calls: Batch,
@@ -58,7 +58,7 @@ impl Stream {
         {
             if !text.is_empty() {
                 self.track(kind).bytes = text.len() as u64;
-                self.parts.push((kind, text));
+                self.parts.push(part(kind, text));
             }
         }
     }
@@ -76,9 +76,12 @@ impl Stream {
         let offset = track.bytes;
         track.bytes += delta.len() as u64;
         track.unsaved.push_str(&delta);
-        match self.parts.last_mut() {
-            Some((last, text)) if *last == kind => text.push_str(&delta),
-            _ => self.parts.push((kind, delta.clone())),
+        match (self.parts.last_mut(), kind) {
+            (Some(AssistantPart::Text { text }), DeltaKind::Text)
+            | (Some(AssistantPart::Reasoning { text, signature: None }), DeltaKind::Reasoning) => {
+                text.push_str(&delta);
+            }
+            _ => self.parts.push(part(kind, delta.clone())),
         }
         Progress::MessageDelta {
             item_id: self.item_id.clone(),
@@ -86,6 +89,19 @@ impl Stream {
             kind,
             offset,
             delta,
+        }
+    }
+
+    /// What the provider wants back with the reasoning before it, or by itself. No checkpoint holds
+    /// it: what was cut off is not sent back.
+    pub(super) fn sign(&mut self, signed: String) {
+        match self.parts.last_mut() {
+            Some(AssistantPart::Reasoning { signature: signature @ None, .. }) => {
+                *signature = Some(signed);
+            }
+            _ => self
+                .parts
+                .push(AssistantPart::Reasoning { text: String::new(), signature: Some(signed) }),
         }
     }
 
@@ -116,7 +132,9 @@ impl Stream {
 
     /// Whether there is text that is not white space.
     pub(super) fn has_text(&self) -> bool {
-        self.parts.iter().any(|(kind, text)| *kind == DeltaKind::Text && !text.trim().is_empty())
+        self.parts
+            .iter()
+            .any(|part| matches!(part, AssistantPart::Text { text } if !text.trim().is_empty()))
     }
 
     /// The item that the stream came to.
@@ -126,23 +144,20 @@ impl Stream {
         status: AssistantStatus,
         finish_reason: Option<String>,
     ) -> AssistantItem {
-        let content = self
-            .parts
-            .iter()
-            .map(|(kind, text)| match kind {
-                DeltaKind::Text => AssistantPart::Text { text: text.clone() },
-                DeltaKind::Reasoning => {
-                    AssistantPart::Reasoning { text: text.clone(), signature: None }
-                }
-            })
-            .collect();
         AssistantItem {
-            content,
+            content: self.parts.clone(),
             calls: self.calls.calls().cloned().collect(),
             status,
             model,
             usage: self.usage,
             finish_reason,
         }
+    }
+}
+
+fn part(kind: DeltaKind, text: String) -> AssistantPart {
+    match kind {
+        DeltaKind::Text => AssistantPart::Text { text },
+        DeltaKind::Reasoning => AssistantPart::Reasoning { text, signature: None },
     }
 }

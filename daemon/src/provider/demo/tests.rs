@@ -121,6 +121,7 @@ fn said(events: Vec<Result<ModelEvent, crate::provider::ModelError>>) -> Said {
             ModelEvent::Text(text) => said.text.push_str(&text),
             ModelEvent::Reasoning(text) => said.reasoning.push_str(&text),
             ModelEvent::Call(call) => said.calls.push((call.name, call.arguments)),
+            ModelEvent::Signature(_) => panic!("it signs nothing"),
             ModelEvent::Usage(usage) => said.usage = usage,
             ModelEvent::Warning { message, .. } => panic!("{message}"),
             ModelEvent::End { finish_reason, continues } => {

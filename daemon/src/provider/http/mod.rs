@@ -43,6 +43,15 @@ const MAX_LIST_BYTES: usize = 8 * 1024 * 1024;
 /// How many times the longest silence of a stream an answer as a whole may take to begin.
 const WHOLE_PATIENCE: u32 = 5;
 
+/// Where a request carries its key.
+#[derive(Debug, Clone)]
+pub(super) enum KeyHeader {
+    /// `authorization: Bearer …`.
+    Bearer,
+    /// This header has it as it is.
+    Plain(HeaderName),
+}
+
 /// A model server's address, and how to speak to it.
 #[derive(Debug)]
 pub(super) struct Endpoint {
@@ -52,6 +61,7 @@ pub(super) struct Endpoint {
     base: Url,
     url: Url,
     key: Option<KeySource>,
+    key_header: KeyHeader,
     headers: HeaderMap,
     idle_timeout: Duration,
     transport: Transport,
@@ -94,6 +104,7 @@ impl Endpoint {
             base,
             url,
             key: config.api_key.clone(),
+            key_header: KeyHeader::Bearer,
             headers,
             idle_timeout: config.idle_timeout,
             transport,
@@ -101,6 +112,17 @@ impl Endpoint {
             record: config.record.clone(),
             player,
         })
+    }
+
+    /// The same, with its key elsewhere.
+    pub(super) fn with_key_in(self, key_header: KeyHeader) -> Self {
+        Self { key_header, ..self }
+    }
+
+    /// The same with one more header, unless the table has it.
+    pub(super) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.entry(name).or_insert(value);
+        self
     }
 
     /// The provider in messages.
@@ -122,16 +144,20 @@ impl Endpoint {
     pub(super) async fn open(&self) -> Result<Opened<'_>, ModelError> {
         let mut secrets = Secrets::default();
         let mut headers = self.headers.clone();
-        for value in self.headers.values() {
+        for value in self.headers.values().filter(|value| value.is_sensitive()) {
             secrets.add(value.to_str().unwrap_or_default());
         }
         if let Some(source) = self.key.as_ref().filter(|_| self.player.is_none()) {
             let key = source.read().await.map_err(|error| self.refused(&error))?;
             secrets.add(key.expose());
-            let mut value = HeaderValue::try_from(format!("Bearer {}", key.expose()))
+            let (name, value) = match &self.key_header {
+                KeyHeader::Bearer => (AUTHORIZATION, format!("Bearer {}", key.expose())),
+                KeyHeader::Plain(name) => (name.clone(), key.expose().to_owned()),
+            };
+            let mut value = HeaderValue::try_from(value)
                 .map_err(|_| self.refused("its key holds characters that no header can have"))?;
             value.set_sensitive(true);
-            headers.entry(AUTHORIZATION).or_insert(value);
+            headers.entry(name).or_insert(value);
         }
         Ok(Opened { endpoint: self, headers, secrets })
     }

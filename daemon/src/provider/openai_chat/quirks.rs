@@ -19,9 +19,6 @@ use crate::config::{
 use crate::provider::lessons::{Habit, Lessons};
 use crate::provider::{ModelError, ModelEvent};
 
-/// The code of the warning that tells of a lesson.
-const LEARNED: &str = "quirk_learned";
-
 /// A provider's table, and what was learned beside it.
 #[derive(Debug)]
 pub(super) struct Quirks {
@@ -95,6 +92,8 @@ impl Quirks {
                 MaxTokensField::MaxTokens => Some(false),
                 MaxTokensField::MaxCompletionTokens => Some(true),
             },
+            // Questions of other formats.
+            Habit::Thinks | Habit::SumsUp => None,
         }
     }
 
@@ -113,47 +112,7 @@ impl Quirks {
         if self.configured(habit).is_some() {
             return (None, error);
         }
-        let is_news = self.lessons.learn(model, habit, answer);
-        // Another session may have learned it while this request was under way.
-        if self.lessons.of(model, habit) != Some(answer) {
-            return (None, error);
-        }
-        let warning = is_news.then(|| {
-            let message = format!("{}; {}", error.message, lesson(habit, answer));
-            tracing::warn!(%model, "{message}");
-            ModelEvent::Warning { code: LEARNED, message }
-        });
-        (warning, ModelError { adapted: true, retryable: true, ..error })
-    }
-}
-
-/// What is done otherwise from now on, with the key that says it for good.
-fn lesson(habit: Habit, answer: bool) -> &'static str {
-    match (habit, answer) {
-        (Habit::MergesRoles, _) => {
-            "from now on messages of one role in a row are sent as one (`merge_roles = true`)"
-        }
-        (Habit::WantsReasoning, true) => {
-            "from now on reasoning is sent back (`reasoning_echo = \"always\"`)"
-        }
-        (Habit::WantsReasoning, false) => {
-            "from now on no reasoning is sent back (`reasoning_echo = \"never\"`)"
-        }
-        (Habit::CountsCompletion, true) => {
-            "from now on an answer's limit is called so \
-             (`max_tokens_field = \"max_completion_tokens\"`)"
-        }
-        (Habit::CountsCompletion, false) => {
-            "from now on an answer's limit is called so (`max_tokens_field = \"max_tokens\"`)"
-        }
-        (Habit::OmitsParameters, _) => {
-            "from now on tools without parameters are sent without a schema \
-             (`empty_parameters = \"omit\"`)"
-        }
-        (Habit::WantsContent, _) => {
-            "from now on an answer that has only calls is sent with an empty text \
-             (`null_content = \"empty\"`)"
-        }
+        self.lessons.teach(model, habit, answer, error)
     }
 }
 
@@ -316,7 +275,10 @@ mod tests {
         let sent = quirks.profile("m");
         let error = || refusal(400, "roles must alternate");
         let (warning, first) = quirks.learn("m", sent, error());
-        assert!(matches!(warning, Some(ModelEvent::Warning { code: LEARNED, .. })), "{warning:?}");
+        assert!(
+            matches!(warning, Some(ModelEvent::Warning { code: "quirk_learned", .. })),
+            "{warning:?}"
+        );
         assert!(first.adapted && first.retryable);
         assert!(quirks.profile("m").merges_roles && quirks.profile("other").merges_roles);
         // One that was under way meanwhile is sent again, and nothing is told twice.

@@ -113,6 +113,7 @@ impl Actor {
             Some(Ok(ModelEvent::Reasoning(text))) => {
                 StreamInput::Delta { kind: DeltaKind::Reasoning, text }
             }
+            Some(Ok(ModelEvent::Signature(signature))) => StreamInput::Signature(signature),
             Some(Ok(ModelEvent::Call(call))) => StreamInput::Call {
                 provider_call_id: call.provider_call_id,
                 name: call.name,

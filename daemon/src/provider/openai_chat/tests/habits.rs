@@ -4,9 +4,9 @@ use futures_util::StreamExt;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 
-use super::server::{Reply, Server, Step};
 use super::*;
 use crate::provider::Carriage;
+use crate::provider::tests::server::{Reply, Server, Step};
 
 fn provider(server: &Server, lessons: &Lessons) -> OpenaiChat {
     let base_url = Some(format!("http://{}/v1", server.address));

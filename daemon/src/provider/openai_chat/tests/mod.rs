@@ -12,7 +12,6 @@ mod encoding;
 mod habits;
 mod pieces;
 mod recordings;
-mod server;
 mod transport;
 
 fn decoder() -> Decoder<Assembler> {
@@ -82,6 +81,7 @@ impl Said {
                 ModelEvent::Call(call) => {
                     said.calls.push((call.provider_call_id, call.name, call.arguments));
                 }
+                ModelEvent::Signature(_) => panic!("this format signs nothing"),
                 ModelEvent::Usage(usage) => said.usage = Some(usage),
                 ModelEvent::Warning { code, .. } => said.warnings.push(code),
                 ModelEvent::End { finish_reason, continues } => {

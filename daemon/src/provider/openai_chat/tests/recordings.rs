@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 
-use super::server::{Reply, Server, Step};
 use super::*;
 use crate::config::{KeySource, ReplayPace};
+use crate::provider::tests::server::{Reply, Server, Step};
 
 fn provider(config: &ProviderConfig, clock: &Clock) -> OpenaiChat {
     let mut transports = Transports::default();

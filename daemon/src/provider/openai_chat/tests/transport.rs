@@ -6,10 +6,10 @@ use std::time::Duration;
 use agentd_protocol::session::{ModelOptions, ReasoningEffort};
 use futures_util::{FutureExt, StreamExt};
 
-use super::server::{Reply, Server, Step};
 use super::*;
 use crate::config::{KeySource, ModelConfig};
 use crate::provider::exchange::TAIL_GRACE;
+use crate::provider::tests::server::{Reply, Server, Step};
 
 fn table(server: &Server) -> ProviderConfig {
     ProviderConfig {

@@ -22,7 +22,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 /// A part of an answer's body.
 #[derive(Debug, Clone)]
-pub(super) enum Step {
+pub(in crate::provider) enum Step {
     Send(String),
     /// The connection is cut off.
     Break,
@@ -32,7 +32,7 @@ pub(super) enum Step {
 
 /// An answer.
 #[derive(Debug, Clone)]
-pub(super) struct Reply {
+pub(in crate::provider) struct Reply {
     status: u16,
     headers: Vec<(&'static str, String)>,
     steps: Vec<Step>,
@@ -40,18 +40,18 @@ pub(super) struct Reply {
 
 impl Reply {
     /// Status 200 and a stream of these pieces.
-    pub(super) fn stream(steps: impl IntoIterator<Item = Step>) -> Self {
+    pub(in crate::provider) fn stream(steps: impl IntoIterator<Item = Step>) -> Self {
         Self { status: 200, headers: Vec::new(), steps: steps.into_iter().collect() }
             .header("content-type", "text/event-stream")
     }
 
     /// This body as one piece.
-    pub(super) fn body(status: u16, content_type: &str, body: &str) -> Self {
+    pub(in crate::provider) fn body(status: u16, content_type: &str, body: &str) -> Self {
         Self { status, headers: Vec::new(), steps: vec![Step::Send(body.to_owned())] }
             .header("content-type", content_type)
     }
 
-    pub(super) fn header(mut self, name: &'static str, value: &str) -> Self {
+    pub(in crate::provider) fn header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.push((name, value.to_owned()));
         self
     }
@@ -59,16 +59,16 @@ impl Reply {
 
 /// A request as it came.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) path: String,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+pub(in crate::provider) struct Asked {
+    pub(in crate::provider) path: String,
+    pub(in crate::provider) headers: HeaderMap,
+    pub(in crate::provider) body: Bytes,
 }
 
 /// The server; ends when it is dropped.
 #[derive(Debug)]
-pub(super) struct Server {
-    pub(super) address: SocketAddr,
+pub(in crate::provider) struct Server {
+    pub(in crate::provider) address: SocketAddr,
     shared: Arc<Shared>,
     task: JoinHandle<()>,
 }
@@ -84,7 +84,7 @@ struct Shared {
 
 impl Server {
     /// A server that gives these answers in order.
-    pub(super) async fn start(script: impl IntoIterator<Item = Reply>) -> Self {
+    pub(in crate::provider) async fn start(script: impl IntoIterator<Item = Reply>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared {
@@ -98,16 +98,16 @@ impl Server {
     }
 
     /// The requests so far.
-    pub(super) fn asked(&self) -> Vec<Asked> {
+    pub(in crate::provider) fn asked(&self) -> Vec<Asked> {
         std::mem::take(&mut self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn connections(&self) -> usize {
+    pub(in crate::provider) fn connections(&self) -> usize {
         *self.shared.connections.borrow()
     }
 
     /// Waits until a body was dropped.
-    pub(super) async fn body_dropped(&self) {
+    pub(in crate::provider) async fn body_dropped(&self) {
         let mut dropped = self.shared.dropped.subscribe();
         dropped.wait_for(|count| *count > 0).await.expect("the server lives");
     }
