@@ -24,6 +24,7 @@ mod rollback;
 mod scene;
 mod shared;
 mod steering;
+mod streams;
 mod submission;
 mod turn;
 mod watch;

@@ -8,6 +8,7 @@ use harness::{Answer, Client, Daemon, ModelServer, wait};
 use serde_json::{Value, json};
 
 use crate::promises::Promises;
+use crate::seed;
 
 /// Crashes in the life of one session.
 const ROUNDS: usize = 6;
@@ -15,13 +16,6 @@ const ROUNDS: usize = 6;
 const SOAK_SESSIONS: usize = 50;
 /// The most messages a client reads before the daemon is killed.
 const MESSAGES: usize = 60;
-
-fn seed() -> u64 {
-    match std::env::var("AGENTD_SEED") {
-        Ok(seed) => seed.parse().expect("AGENTD_SEED is a number"),
-        Err(_) => fastrand::u64(..),
-    }
-}
 
 fn sessions() -> usize {
     if std::env::var_os("AGENTD_SOAK").is_some() { SOAK_SESSIONS } else { 1 }

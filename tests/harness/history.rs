@@ -34,8 +34,8 @@ pub fn check(body: &Value) -> Result<(), String> {
     let body = object(body, "the body")?;
     known(body, "the body", &BODY_KEYS)?;
     text(body, "model")?;
-    if body.get("stream") != Some(&Value::Bool(true)) {
-        return Err("'stream' is not true".to_owned());
+    if !body.get("stream").is_some_and(Value::is_boolean) {
+        return Err("'stream' is neither true nor false".to_owned());
     }
     if let Some(tools) = body.get("tools") {
         check_tools(tools)?;

@@ -12,6 +12,7 @@ use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -50,6 +51,7 @@ pub struct Answer {
 enum Step {
     Delta(Value),
     Wait(Gate),
+    Pause(Duration),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +59,9 @@ enum End {
     Done,
     Cut,
     CutAfterUsage,
+    /// The connection is closed in order, before the answer's end.
+    Closed,
+    Garbled,
     Silence,
 }
 
@@ -169,6 +174,27 @@ impl Answer {
     #[must_use]
     pub fn usage_report(mut self, report: Value) -> Self {
         self.usage = report;
+        self
+    }
+
+    /// Then nothing for so long, as a slow server would.
+    #[must_use]
+    pub fn pause(mut self, pause: Duration) -> Self {
+        self.steps.push(Step::Pause(pause));
+        self
+    }
+
+    /// Then the connection is closed in order, as if all had been said.
+    #[must_use]
+    pub fn closed(mut self) -> Self {
+        self.ends = End::Closed;
+        self
+    }
+
+    /// Then bytes that mean nothing.
+    #[must_use]
+    pub fn garbled(mut self) -> Self {
+        self.ends = End::Garbled;
         self
     }
 
@@ -399,8 +425,9 @@ async fn answer(
         Ok(()) => next(&script, &body),
         Err(why) => Answer::refusing(400, why),
     };
+    let whole = body.get("stream") == Some(&Value::Bool(false));
     lock(&script.asked).push(Asked { bytes, body, authorization, refusal: checked.err() });
-    Ok(respond(answer, script))
+    Ok(respond(answer, whole, script))
 }
 
 fn next(script: &Script, body: &Value) -> Answer {
@@ -413,7 +440,7 @@ fn next(script: &Script, body: &Value) -> Answer {
     }
 }
 
-fn respond(answer: Answer, script: Arc<Script>) -> Response<Body> {
+fn respond(answer: Answer, whole: bool, script: Arc<Script>) -> Response<Body> {
     let mut response = Response::builder().status(answer.status);
     for (name, value) in &answer.headers {
         response = response.header(*name, value);
@@ -422,10 +449,11 @@ fn respond(answer: Answer, script: Arc<Script>) -> Response<Body> {
         response = response.header("content-type", "application/json");
         Full::new(Bytes::from(body.to_string())).map_err(|never| match never {}).boxed()
     } else {
-        response = response.header("content-type", "text/event-stream");
+        let kind = if whole { "application/json" } else { "text/event-stream" };
+        response = response.header("content-type", kind);
         let (sender, receiver) = mpsc::channel(PIECES);
         // It ends with the stream, at the latest when the daemon leaves.
-        tokio::spawn(play(answer, sender, script));
+        tokio::spawn(play(answer, whole, sender, script));
         let frames = stream::unfold(receiver, async |mut receiver| {
             receiver.recv().await.map(|frame| (frame, receiver))
         });
@@ -436,9 +464,11 @@ fn respond(answer: Answer, script: Arc<Script>) -> Response<Body> {
 
 type Piece = Result<Frame<Bytes>, io::Error>;
 
-async fn play(answer: Answer, sender: mpsc::Sender<Piece>, script: Arc<Script>) {
+async fn play(answer: Answer, whole: bool, sender: mpsc::Sender<Piece>, script: Arc<Script>) {
     let left = async { sender.closed().await };
-    let played = async { script_of(&answer, &sender).await };
+    let played = async {
+        if whole { tell_whole(&answer, &sender).await } else { script_of(&answer, &sender).await }
+    };
     let is_whole = tokio::select! {
         () = left => false,
         is_whole = played => is_whole,
@@ -454,6 +484,7 @@ async fn script_of(answer: &Answer, sender: &mpsc::Sender<Piece>) -> bool {
     for step in &answer.steps {
         match step {
             Step::Wait(gate) => gate.pass().await,
+            Step::Pause(pause) => tokio::time::sleep(*pause).await,
             Step::Delta(delta) => {
                 let chunk = chunk(&json!([{ "index": 0, "delta": delta, "finish_reason": null }]));
                 if sender.send(event(&chunk.to_string())).await.is_err() {
@@ -476,6 +507,8 @@ async fn script_of(answer: &Answer, sender: &mpsc::Sender<Piece>) -> bool {
             sender.closed().await;
             false
         }
+        End::Closed => true,
+        End::Garbled => sender.send(event("{\"choices\":[{\"del\u{fffd}")).await.is_ok(),
         End::Done => {
             let finish =
                 chunk(&json!([{ "index": 0, "delta": {}, "finish_reason": answer.finish_reason }]));
@@ -483,6 +516,68 @@ async fn script_of(answer: &Answer, sender: &mpsc::Sender<Piece>) -> bool {
             sender.send(event(&last)).await.is_ok()
         }
     }
+}
+
+/// The same answer for a client that asked for it as a whole.
+async fn tell_whole(answer: &Answer, sender: &mpsc::Sender<Piece>) -> bool {
+    for step in &answer.steps {
+        match step {
+            Step::Wait(gate) => gate.pass().await,
+            Step::Pause(pause) => tokio::time::sleep(*pause).await,
+            Step::Delta(_) => {}
+        }
+    }
+    let choice = json!({
+        "index": 0, "message": message_of(answer), "finish_reason": answer.finish_reason,
+    });
+    let mut body = chunk(&json!([choice]));
+    body["usage"] = answer.usage.clone();
+    let body = body.to_string();
+    let piece = |text: &str| Ok(Frame::data(Bytes::from(text.to_owned())));
+    let half = &body[..body.len() / 2];
+    match answer.ends {
+        End::Done => sender.send(piece(&body)).await.is_ok(),
+        End::Closed | End::Garbled => sender.send(piece(half)).await.is_ok(),
+        End::Cut | End::CutAfterUsage => {
+            let broken = Err(io::ErrorKind::ConnectionAborted.into());
+            sender.send(piece(half)).await.is_ok() && sender.send(broken).await.is_ok()
+        }
+        End::Silence => {
+            sender.closed().await;
+            false
+        }
+    }
+}
+
+/// The message that the deltas come to.
+fn message_of(answer: &Answer) -> Value {
+    let mut message = json!({ "role": "assistant", "content": "" });
+    let mut calls: Vec<Value> = Vec::new();
+    let append = |to: &mut Value, more: &Value| {
+        if let Some(more) = more.as_str() {
+            *to = Value::from(to.as_str().unwrap_or_default().to_owned() + more);
+        }
+    };
+    let deltas = answer.steps.iter().filter_map(|step| match step {
+        Step::Delta(delta) => Some(delta),
+        Step::Wait(_) | Step::Pause(_) => None,
+    });
+    for delta in deltas {
+        append(&mut message["content"], &delta["content"]);
+        append(&mut message["reasoning_content"], &delta["reasoning_content"]);
+        for call in delta["tool_calls"].as_array().into_iter().flatten() {
+            if call.get("id").is_some() {
+                calls.push(call.clone());
+            } else if let Some(open) = calls.last_mut() {
+                let more = &call["function"]["arguments"];
+                append(&mut open["function"]["arguments"], more);
+            }
+        }
+    }
+    if !calls.is_empty() {
+        message["tool_calls"] = Value::from(calls);
+    }
+    message
 }
 
 fn chunk(choices: &Value) -> Value {
