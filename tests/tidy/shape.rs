@@ -53,7 +53,9 @@ fn every_file_is_compiled() {
         let folder = path.parent().and_then(Path::to_str).unwrap_or_default();
         // Programs, benchmarks and integration tests are roots that manifests name.
         let is_root = roots.contains(&name)
-            || ["/src/bin", "/benches", "/tests"].iter().any(|end| folder.ends_with(end))
+            || ["/src/bin", "/benches", "/tests", "/fuzz_targets"]
+                .iter()
+                .any(|end| folder.ends_with(end))
             || folder == "tests/bench";
         if is_root {
             continue;

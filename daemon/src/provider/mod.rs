@@ -13,6 +13,8 @@ pub mod demo;
 mod exchange;
 mod facts;
 mod failure;
+#[cfg(any(test, feature = "testing"))]
+pub mod fuzzing;
 mod http;
 mod kept;
 mod lessons;

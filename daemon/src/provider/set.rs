@@ -110,6 +110,8 @@ pub struct Selected {
     pub name: String,
     /// What is known about it.
     pub facts: ModelFacts,
+    /// The window that the configuration says it has, where its server said a smaller one.
+    pub believed_window: Option<u64>,
     /// How requests to it are tried again.
     pub retry: RetryPolicy,
 }
@@ -204,11 +206,14 @@ impl Providers {
         if name.trim().is_empty() || (provider == DEMO && !entry.models.contains_key(name)) {
             return Err(unknown());
         }
+        let facts = entry.facts(name);
+        let believed = entry.configured(name).context_window;
         Ok(Selected {
             id: model.to_owned(),
             provider: entry.provider.clone()?,
             name: name.to_owned(),
-            facts: entry.facts(name),
+            facts,
+            believed_window: believed.filter(|_| believed > facts.context_window),
             retry: entry.retry,
         })
     }
@@ -292,11 +297,16 @@ impl Entry {
         model(provider, name, self.facts(name))
     }
 
+    /// What the configuration says of a model, or else the table.
+    fn configured(&self, model: &str) -> ModelFacts {
+        let facts = self.models.get(model).copied().unwrap_or_default();
+        facts.or(facts::built_in(&self.host, model))
+    }
+
     /// What is known of a model: what is configured, else what is built in. The window is the one
     /// that its server said, if that is smaller.
     fn facts(&self, model: &str) -> ModelFacts {
-        let facts = self.models.get(model).copied().unwrap_or_default();
-        let facts = facts.or(facts::built_in(&self.host, model));
+        let facts = self.configured(model);
         let windows = [facts.context_window, self.lessons.window(model)];
         ModelFacts { context_window: windows.into_iter().flatten().min(), ..facts }
     }
@@ -460,6 +470,13 @@ mod tests {
         let window = |providers: &Providers| {
             providers.get("local/m").expect("it is configured").facts.context_window
         };
+        let mut known = here.clone();
+        let table = ModelConfig { context_window: Some(65_536), ..ModelConfig::default() };
+        let local = known.providers.get_mut("local").expect("it is configured");
+        local.models.insert("m".to_owned(), table);
+        let selected = first.renewed(&known).get("local/m").expect("it is configured");
+        let windows = (selected.facts.context_window, selected.believed_window);
+        assert_eq!(windows, (Some(8_192), Some(65_536)));
         let reloaded = first.renewed(&here);
         assert_eq!(window(&reloaded), Some(8_192));
         assert_eq!(window(&reloaded.renewed(&config("http://127.0.0.1:2/v1"))), None);

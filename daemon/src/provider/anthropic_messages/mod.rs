@@ -27,7 +27,7 @@ use crate::clock::Clock;
 use crate::config::{ProviderConfig, ReasoningEcho};
 
 mod encode;
-mod stream;
+pub(super) mod stream;
 #[cfg(test)]
 mod tests;
 mod wire;

@@ -30,7 +30,7 @@ const MAX_HELD_BYTES: usize = 16 * 1024 * 1024;
 
 /// Puts an answer together.
 #[derive(Debug)]
-pub(super) struct Assembler {
+pub(in crate::provider) struct Assembler {
     /// The provider in messages.
     who: String,
     ready: VecDeque<ModelEvent>,
@@ -53,7 +53,7 @@ enum Open {
 
 impl Assembler {
     /// An assembler of an answer of `who`.
-    pub(super) fn new(who: &str) -> Self {
+    pub(in crate::provider) fn new(who: &str) -> Self {
         Self {
             who: who.to_owned(),
             ready: VecDeque::new(),

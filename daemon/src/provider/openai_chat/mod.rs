@@ -28,7 +28,7 @@ use crate::config::{ProviderConfig, ThinkTags};
 mod calls;
 mod encode;
 mod quirks;
-mod stream;
+pub(super) mod stream;
 #[cfg(test)]
 mod tests;
 mod think;

@@ -26,7 +26,7 @@ const MAX_DEPTH: usize = 4;
 
 /// Puts an answer together.
 #[derive(Debug)]
-pub(super) struct Assembler {
+pub(in crate::provider) struct Assembler {
     /// The provider in messages.
     who: String,
     ready: VecDeque<ModelEvent>,
@@ -39,7 +39,7 @@ pub(super) struct Assembler {
 }
 
 impl Assembler {
-    pub(super) fn new(who: &str, tags: ThinkTags) -> Self {
+    pub(in crate::provider) fn new(who: &str, tags: ThinkTags) -> Self {
         Self {
             who: who.to_owned(),
             ready: VecDeque::new(),

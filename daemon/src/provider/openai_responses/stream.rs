@@ -28,7 +28,7 @@ const MAX_ITEMS: usize = 4_096;
 
 /// Puts an answer together.
 #[derive(Debug)]
-pub(super) struct Assembler {
+pub(in crate::provider) struct Assembler {
     /// The provider in messages.
     who: String,
     ready: VecDeque<ModelEvent>,
@@ -52,7 +52,7 @@ struct Seen {
 
 impl Assembler {
     /// An assembler of an answer of `who`.
-    pub(super) fn new(who: &str) -> Self {
+    pub(in crate::provider) fn new(who: &str) -> Self {
         Self {
             who: who.to_owned(),
             ready: VecDeque::new(),

@@ -140,6 +140,7 @@ impl Actor {
 
     fn broken_stream(&mut self, error: ModelError) -> StreamInput {
         let attempts = self.work.attempt;
+        let error = self.with_both_windows(error);
         if error.broken {
             self.work.carriage = self.work.carriage.next();
         }
@@ -169,6 +170,24 @@ impl Actor {
             retry_at,
         };
         StreamInput::Broken { error, retry }
+    }
+
+    /// An overflow says both windows, where the configuration's is not the server's.
+    fn with_both_windows(&self, error: ModelError) -> ModelError {
+        let served = error.context_window;
+        let model = self.state.turn.as_ref().map(|turn| turn.machine.model());
+        let selected = model.and_then(|model| self.services.providers().get(model).ok());
+        match (served, selected.and_then(|selected| selected.believed_window)) {
+            (Some(served), Some(believed)) => {
+                let message = format!(
+                    "{}; the model's window is {served} tokens there and {believed} in the \
+                     configuration (`context_window`)",
+                    error.message
+                );
+                ModelError { message, ..error }
+            }
+            _ => error,
+        }
     }
 
     fn retry_policy(&self) -> Option<RetryPolicy> {
