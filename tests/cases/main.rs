@@ -14,3 +14,4 @@ mod prompts;
 mod requests;
 mod socket;
 mod store;
+mod wires;

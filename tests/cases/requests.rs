@@ -1,16 +1,17 @@
-//! Any history becomes a request that the strictest server takes.
+//! b11 and its like: any history becomes a request that the strictest server takes, in each of the
+//! wire formats.
 //!
 //! One refused request makes a session useless, for the same history is in all that follow. So
 //! random histories (cut off anywhere, ids missing or repeated, names and arguments that are none,
 //! empty answers and results) go through the conversation's window and the provider's encoding,
-//! and `harness::history` looks for what any real server would refuse.
+//! and `harness` looks for what any real server would refuse.
 //!
 //! Receives random histories; hands out requests to the check.
 
 use std::sync::Arc;
 
 use agentd::clock::Clock;
-use agentd::config::{Config, ProviderConfig};
+use agentd::config::{Config, ProviderConfig, Wire};
 use agentd::conversation::Window;
 use agentd::provider::{Providers, Selected};
 use agentd_protocol::id::{CallId, ItemId, TurnId};
@@ -20,7 +21,8 @@ use agentd_protocol::item::{
 };
 use agentd_protocol::session::Usage;
 use agentd_protocol::time::Time;
-use harness::history;
+use harness::dialect::{check_messages, check_responses};
+use harness::{Dialect, history};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -30,7 +32,11 @@ enum Step {
     Input,
     Answer {
         text: &'static str,
+        /// Signed reasoning before the text (else after it), after so many calls.
+        thoughts: Vec<(bool, usize)>,
         calls: Vec<Asked>,
+        /// It is another model's.
+        foreign: bool,
     },
     /// A result of one of the last answer's calls, or of none.
     Result {
@@ -64,8 +70,15 @@ fn step() -> impl Strategy<Value = Step> {
     let contents = vec![vec![], vec![Part::text("")], vec![Part::text("r")], vec![image]];
     prop_oneof![
         2 => Just(Step::Input),
-        3 => (text, prop::collection::vec(asked(), 0..3))
-            .prop_map(|(text, calls)| Step::Answer { text, calls }),
+        3 => (
+            text,
+            prop::collection::vec((any::<bool>(), 0..3_usize), 0..3),
+            prop::collection::vec(asked(), 0..3),
+            prop::bool::weighted(0.2),
+        )
+            .prop_map(|(text, thoughts, calls, foreign)| {
+                Step::Answer { text, thoughts, calls, foreign }
+            }),
         3 => (0..4_usize, prop::sample::select(contents))
             .prop_map(|(of, content)| Step::Result { of, content }),
         2 => Just(Step::Sent),
@@ -76,11 +89,19 @@ struct Play {
     selected: Selected,
     window: Window,
     items: u64,
+    /// The place of the last answer, which is a part of its calls' ids.
+    answered: u64,
+    dialect: Dialect,
 }
 
 impl Play {
-    fn new() -> Self {
+    fn new(dialect: Dialect) -> Self {
         let local = ProviderConfig {
+            wire: match dialect {
+                Dialect::Chat => Wire::OpenaiChat,
+                Dialect::Responses => Wire::OpenaiResponses,
+                Dialect::Messages => Wire::AnthropicMessages,
+            },
             base_url: Some("http://127.0.0.1:1/v1".to_owned()),
             ..ProviderConfig::default()
         };
@@ -89,7 +110,7 @@ impl Play {
             ..Config::default()
         };
         let selected = Providers::new(&config, &Clock::manual()).get("local/m").expect("a model");
-        let mut play = Self { selected, window: Window::new(), items: 0 };
+        let mut play = Self { selected, window: Window::new(), items: 0, answered: 0, dialect };
         play.push(ItemBody::System { content: vec![Part::text("s")] });
         play.input();
         play
@@ -115,25 +136,38 @@ impl Play {
     fn step(&mut self, step: Step) {
         match step {
             Step::Input => self.input(),
-            Step::Answer { text, calls } => {
+            Step::Answer { text, thoughts, calls, foreign } => {
+                self.answered = self.items;
                 let calls = calls.into_iter().enumerate().map(|(n, asked)| Call {
-                    call_id: CallId::from_unique(n),
+                    call_id: self.call_id(n),
                     provider_call_id: asked.id.map(str::to_owned),
                     name: asked.name.to_owned(),
                     arguments: asked.arguments,
                 });
                 let calls = calls.collect();
+                let thought = |after: usize| AssistantPart::Reasoning {
+                    text: "hm".to_owned(),
+                    signature: self.signature(after),
+                };
+                let (before, after): (Vec<_>, Vec<_>) =
+                    thoughts.into_iter().partition(|(before, _)| *before);
+                let content = before
+                    .into_iter()
+                    .map(|(_, after)| thought(after))
+                    .chain([AssistantPart::Text { text: text.to_owned() }])
+                    .chain(after.into_iter().map(|(_, after)| thought(after)))
+                    .collect();
                 self.push(ItemBody::Assistant(AssistantItem {
-                    content: vec![AssistantPart::Text { text: text.to_owned() }],
+                    content,
                     calls,
                     status: AssistantStatus::Complete,
-                    model: "local/m".to_owned(),
+                    model: if foreign { "other/m" } else { "local/m" }.to_owned(),
                     usage: Usage::default(),
                     finish_reason: None,
                 }));
             }
             Step::Result { of, content } => self.push(ItemBody::Tool(ToolItem {
-                call_id: CallId::from_unique(of),
+                call_id: self.call_id(of),
                 name: "read".to_owned(),
                 status: ToolStatus::Ok,
                 content,
@@ -141,6 +175,48 @@ impl Play {
             })),
             Step::Sent => drop(self.messages()),
         }
+    }
+
+    fn call_id(&self, n: usize) -> CallId {
+        CallId::from_unique(format!("{}_{n}", self.answered))
+    }
+
+    /// What the model wants back with the reasoning `hm`.
+    fn signature(&self, after_calls: usize) -> Option<String> {
+        let block = match self.dialect {
+            Dialect::Chat => return None,
+            Dialect::Responses => json!({
+                "type": "reasoning", "id": "rs_1", "encrypted_content": "sealed:hm",
+            }),
+            Dialect::Messages => json!({ "type": "thinking", "signature": "signed:hm" }),
+        };
+        Some(json!({ "after_calls": after_calls, "block": block }).to_string())
+    }
+
+    /// Checks the request that is sent now.
+    fn check(&mut self) -> Result<(), String> {
+        let messages = [b"[".as_slice(), &self.messages(), b"]"].concat();
+        let messages: Value = serde_json::from_slice(&messages).expect("JSON");
+        let request = match self.dialect {
+            Dialect::Chat => json!({ "model": "m", "stream": true, "messages": messages }),
+            Dialect::Responses => {
+                json!({ "model": "m", "stream": true, "store": false, "input": messages })
+            }
+            Dialect::Messages => {
+                // The system text is taken out when a request is sent.
+                let (system, messages) = messages.as_array().expect("a list").split_at(1);
+                json!({
+                    "model": "m", "max_tokens": 1, "system": system[0]["content"],
+                    "messages": messages,
+                })
+            }
+        };
+        let checked = match self.dialect {
+            Dialect::Chat => history::check(&request),
+            Dialect::Responses => check_responses(&request),
+            Dialect::Messages => check_messages(&request),
+        };
+        checked.map_err(|why| format!("{why}\n{request:#}"))
     }
 
     fn messages(&mut self) -> Vec<u8> {
@@ -158,14 +234,13 @@ proptest! {
     fn any_history_becomes_a_request_that_servers_take(
         steps in prop::collection::vec(step(), 0..20),
     ) {
-        let mut play = Play::new();
-        for step in steps {
-            play.step(step);
+        for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages] {
+            let mut play = Play::new(dialect);
+            for step in steps.clone() {
+                play.step(step);
+            }
+            play.input();
+            prop_assert_eq!(play.check(), Ok(()), "{:?}", dialect);
         }
-        play.input();
-        let messages = [b"[".as_slice(), &play.messages(), b"]"].concat();
-        let messages: Value = serde_json::from_slice(&messages).expect("JSON");
-        let request = json!({ "model": "m", "stream": true, "messages": messages });
-        prop_assert_eq!(history::check(&request), Ok(()), "{}", request);
     }
 }

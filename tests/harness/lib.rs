@@ -11,6 +11,7 @@
 
 pub mod client;
 pub mod daemon;
+pub mod dialect;
 pub mod history;
 pub mod model_server;
 pub mod transcript;
@@ -18,5 +19,6 @@ pub mod wait;
 
 pub use client::{Client, Framing};
 pub use daemon::Daemon;
+pub use dialect::Dialect;
 pub use model_server::{Answer, Gate, ModelServer};
 pub use transcript::Transcript;

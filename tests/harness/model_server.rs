@@ -1,7 +1,7 @@
-//! A model server on loopback: real HTTP, Chat Completions, scripted by the test.
+//! A model server on loopback: real HTTP, in each of the wire formats, scripted by the test.
 //!
 //! It answers with what was pushed, in order, else with what a closure makes of the request, and
-//! refuses every request that a real provider might refuse (`history`). A stream can stop at a
+//! refuses every request that a real provider might refuse (`dialect`). A stream can stop at a
 //! [`Gate`] until the test opens it, be cut off, or fall silent.
 //!
 //! Receives requests of the daemon under test; hands it answers, and the test what was asked.
@@ -27,7 +27,8 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::{history, wait};
+use crate::dialect::{Dialect, Ending, Step};
+use crate::wait;
 
 /// Pieces of a stream on their way to the socket: one, so that the script does not run ahead.
 const PIECES: usize = 1;
@@ -39,17 +40,16 @@ const PIECE_CHARS: usize = 7;
 pub struct Answer {
     status: StatusCode,
     headers: Vec<(&'static str, String)>,
-    steps: Vec<Step>,
+    steps: Vec<Act>,
     calls: usize,
-    finish_reason: &'static str,
-    usage: Value,
+    ending: Ending,
     ends: End,
-    body: Option<Value>,
+    refusal: Option<String>,
 }
 
 #[derive(Debug, Clone)]
-enum Step {
-    Delta(Value),
+enum Act {
+    Say(Step),
     Wait(Gate),
     Pause(Duration),
 }
@@ -71,12 +71,11 @@ impl Answer {
         Self {
             status: StatusCode::OK,
             headers: Vec::new(),
-            steps: vec![Step::Delta(json!({ "role": "assistant", "content": "" }))],
+            steps: Vec::new(),
             calls: 0,
-            finish_reason: "stop",
-            usage: tokens(100, 10),
+            ending: Ending { finish_reason: "stop", usage: tokens(100, 10), pauses: false },
             ends: End::Done,
-            body: None,
+            refusal: None,
         }
     }
 
@@ -94,7 +93,7 @@ impl Answer {
     pub fn refusing(status: u16, message: &str) -> Self {
         Self {
             status: StatusCode::from_u16(status).expect("a status has three digits"),
-            body: Some(json!({ "error": { "message": message, "type": "refused" } })),
+            refusal: Some(message.to_owned()),
             ..Self::new()
         }
     }
@@ -109,15 +108,14 @@ impl Answer {
     /// Then this text, in small pieces.
     #[must_use]
     pub fn text(mut self, text: &str) -> Self {
-        self.steps.extend(pieces(text).map(|piece| Step::Delta(json!({ "content": piece }))));
+        self.steps.extend(pieces(text).map(|piece| Act::Say(Step::Text(piece))));
         self
     }
 
     /// Then this reasoning, in small pieces.
     #[must_use]
     pub fn reasoning(mut self, text: &str) -> Self {
-        let deltas = pieces(text).map(|piece| Step::Delta(json!({ "reasoning_content": piece })));
-        self.steps.extend(deltas);
+        self.steps.extend(pieces(text).map(|piece| Act::Say(Step::Reasoning(piece))));
         self
     }
 
@@ -132,35 +130,24 @@ impl Answer {
     pub fn call_with_text(mut self, name: &str, arguments: &str) -> Self {
         let index = self.calls;
         self.calls += 1;
-        self.finish_reason = "tool_calls";
-        let first = json!({
-            "index": index,
-            "id": format!("provider-{index}"),
-            "type": "function",
-            "function": { "name": name, "arguments": "" },
-        });
-        let rest = pieces(arguments)
-            .map(|piece| json!({ "index": index, "function": { "arguments": piece } }));
-        self.steps.extend(
-            [first]
-                .into_iter()
-                .chain(rest)
-                .map(|call| Step::Delta(json!({ "tool_calls": [call] }))),
-        );
+        self.ending.finish_reason = "tool_calls";
+        let first = Step::Call { index, name: name.to_owned() };
+        let rest = pieces(arguments).map(|piece| Step::Arguments { index, piece });
+        self.steps.extend([first].into_iter().chain(rest).map(Act::Say));
         self
     }
 
     /// Then nothing until the test opens the gate.
     #[must_use]
     pub fn wait(mut self, gate: &Gate) -> Self {
-        self.steps.push(Step::Wait(gate.clone()));
+        self.steps.push(Act::Wait(gate.clone()));
         self
     }
 
     /// With this finish reason.
     #[must_use]
     pub fn finish_reason(mut self, reason: &'static str) -> Self {
-        self.finish_reason = reason;
+        self.ending.finish_reason = reason;
         self
     }
 
@@ -173,14 +160,22 @@ impl Answer {
     /// With this report of usage, as it is.
     #[must_use]
     pub fn usage_report(mut self, report: Value) -> Self {
-        self.usage = report;
+        self.ending.usage = report;
+        self
+    }
+
+    /// Then it pauses: the provider says that its turn has not ended.
+    #[must_use]
+    pub fn pausing(mut self) -> Self {
+        self.steps.push(Act::Say(Step::Pause));
+        self.ending.pauses = true;
         self
     }
 
     /// Then nothing for so long, as a slow server would.
     #[must_use]
     pub fn pause(mut self, pause: Duration) -> Self {
-        self.steps.push(Step::Pause(pause));
+        self.steps.push(Act::Pause(pause));
         self
     }
 
@@ -309,6 +304,7 @@ type Improvise = Box<dyn Fn(&Value) -> Answer + Send + Sync>;
 
 #[derive(Default)]
 struct Script {
+    dialect: Dialect,
     queue: Mutex<VecDeque<Answer>>,
     improvise: Mutex<Option<Improvise>>,
     asked: Mutex<Vec<Asked>>,
@@ -330,11 +326,16 @@ impl fmt::Debug for ModelServer {
 }
 
 impl ModelServer {
-    /// Starts a server.
+    /// Starts a server that speaks Chat Completions.
     pub async fn start() -> Self {
+        Self::speaking(Dialect::Chat).await
+    }
+
+    /// Starts a server that speaks this.
+    pub async fn speaking(dialect: Dialect) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
-        let script = Arc::new(Script::default());
+        let script = Arc::new(Script { dialect, ..Script::default() });
         let mut tasks = JoinSet::new();
         tasks.spawn(serve(listener, script.clone()));
         Self { address, script, _tasks: tasks }
@@ -345,11 +346,12 @@ impl ModelServer {
         format!(
             "model = \"test/model\"\n\
              [providers.test]\n\
-             wire = \"openai-chat\"\n\
+             wire = \"{}\"\n\
              base_url = \"http://{}/v1\"\n\
              max_retries = 2\n\
              [providers.test.models.model]\n\
              context_window = 32768\n",
+            self.script.dialect.wire(),
             self.address
         )
     }
@@ -417,9 +419,10 @@ async fn answer(
         .map(str::to_owned);
     let bytes = request.into_body().collect().await.map(Collected::to_bytes).unwrap_or_default();
     let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    let checked = match path.as_str() {
-        "/v1/chat/completions" => history::check(&body),
-        other => Err(format!("nothing is at {other}")),
+    let checked = if path == script.dialect.path() {
+        script.dialect.check(&body)
+    } else {
+        Err(format!("nothing is at {path}"))
     };
     let answer = match &checked {
         Ok(()) => next(&script, &body),
@@ -445,9 +448,11 @@ fn respond(answer: Answer, whole: bool, script: Arc<Script>) -> Response<Body> {
     for (name, value) in &answer.headers {
         response = response.header(*name, value);
     }
-    let body = if let Some(body) = &answer.body {
+    let body = if let Some(message) = &answer.refusal {
         response = response.header("content-type", "application/json");
-        Full::new(Bytes::from(body.to_string())).map_err(|never| match never {}).boxed()
+        Full::new(Bytes::from(script.dialect.refusal(message).to_string()))
+            .map_err(|never| match never {})
+            .boxed()
     } else {
         let kind = if whole { "application/json" } else { "text/event-stream" };
         response = response.header("content-type", kind);
@@ -466,8 +471,13 @@ type Piece = Result<Frame<Bytes>, io::Error>;
 
 async fn play(answer: Answer, whole: bool, sender: mpsc::Sender<Piece>, script: Arc<Script>) {
     let left = async { sender.closed().await };
+    let dialect = script.dialect;
     let played = async {
-        if whole { tell_whole(&answer, &sender).await } else { script_of(&answer, &sender).await }
+        if whole {
+            tell_whole(&answer, dialect, &sender).await
+        } else {
+            script_of(&answer, dialect, &sender).await
+        }
     };
     let is_whole = tokio::select! {
         () = left => false,
@@ -479,60 +489,53 @@ async fn play(answer: Answer, whole: bool, sender: mpsc::Sender<Piece>, script: 
 }
 
 /// Says whether the daemon took all of it.
-async fn script_of(answer: &Answer, sender: &mpsc::Sender<Piece>) -> bool {
-    let event = |data: &str| Ok(Frame::data(Bytes::from(format!("data: {data}\n\n"))));
+async fn script_of(answer: &Answer, dialect: Dialect, sender: &mpsc::Sender<Piece>) -> bool {
+    let mut speaker = dialect.speak();
+    let send = async |text: String| {
+        text.is_empty() || sender.send(Ok(Frame::data(Bytes::from(text)))).await.is_ok()
+    };
+    if !send(speaker.begin()).await {
+        return false;
+    }
     for step in &answer.steps {
         match step {
-            Step::Wait(gate) => gate.pass().await,
-            Step::Pause(pause) => tokio::time::sleep(*pause).await,
-            Step::Delta(delta) => {
-                let chunk = chunk(&json!([{ "index": 0, "delta": delta, "finish_reason": null }]));
-                if sender.send(event(&chunk.to_string())).await.is_err() {
+            Act::Wait(gate) => gate.pass().await,
+            Act::Pause(pause) => tokio::time::sleep(*pause).await,
+            Act::Say(step) => {
+                if !send(speaker.step(step)).await {
                     return false;
                 }
             }
         }
     }
-    let mut usage = chunk(&json!([]));
-    usage["usage"] = answer.usage.clone();
-    let usage = usage.to_string();
     // Dropped by the server, this ends the connection in mid-stream.
     let broken = || Err(io::ErrorKind::ConnectionAborted.into());
     match answer.ends {
         End::Cut => sender.send(broken()).await.is_ok(),
         End::CutAfterUsage => {
-            sender.send(event(&usage)).await.is_ok() && sender.send(broken()).await.is_ok()
+            send(speaker.usage(&answer.ending)).await && sender.send(broken()).await.is_ok()
         }
         End::Silence => {
             sender.closed().await;
             false
         }
         End::Closed => true,
-        End::Garbled => sender.send(event("{\"choices\":[{\"del\u{fffd}")).await.is_ok(),
-        End::Done => {
-            let finish =
-                chunk(&json!([{ "index": 0, "delta": {}, "finish_reason": answer.finish_reason }]));
-            let last = [finish.to_string(), usage, "[DONE]".to_owned()].join("\n\ndata: ");
-            sender.send(event(&last)).await.is_ok()
-        }
+        End::Garbled => send("data: {\"choices\":[{\"del\u{fffd}\n\n".to_owned()).await,
+        End::Done => send(speaker.end(&answer.ending)).await,
     }
 }
 
 /// The same answer for a client that asked for it as a whole.
-async fn tell_whole(answer: &Answer, sender: &mpsc::Sender<Piece>) -> bool {
+async fn tell_whole(answer: &Answer, dialect: Dialect, sender: &mpsc::Sender<Piece>) -> bool {
+    let mut steps = Vec::new();
     for step in &answer.steps {
         match step {
-            Step::Wait(gate) => gate.pass().await,
-            Step::Pause(pause) => tokio::time::sleep(*pause).await,
-            Step::Delta(_) => {}
+            Act::Wait(gate) => gate.pass().await,
+            Act::Pause(pause) => tokio::time::sleep(*pause).await,
+            Act::Say(step) => steps.push(step.clone()),
         }
     }
-    let choice = json!({
-        "index": 0, "message": message_of(answer), "finish_reason": answer.finish_reason,
-    });
-    let mut body = chunk(&json!([choice]));
-    body["usage"] = answer.usage.clone();
-    let body = body.to_string();
+    let body = dialect.speak().whole(&steps, &answer.ending).to_string();
     let piece = |text: &str| Ok(Frame::data(Bytes::from(text.to_owned())));
     let half = &body[..body.len() / 2];
     match answer.ends {
@@ -547,45 +550,4 @@ async fn tell_whole(answer: &Answer, sender: &mpsc::Sender<Piece>) -> bool {
             false
         }
     }
-}
-
-/// The message that the deltas come to.
-fn message_of(answer: &Answer) -> Value {
-    let mut message = json!({ "role": "assistant", "content": "" });
-    let mut calls: Vec<Value> = Vec::new();
-    let append = |to: &mut Value, more: &Value| {
-        if let Some(more) = more.as_str() {
-            *to = Value::from(to.as_str().unwrap_or_default().to_owned() + more);
-        }
-    };
-    let deltas = answer.steps.iter().filter_map(|step| match step {
-        Step::Delta(delta) => Some(delta),
-        Step::Wait(_) | Step::Pause(_) => None,
-    });
-    for delta in deltas {
-        append(&mut message["content"], &delta["content"]);
-        append(&mut message["reasoning_content"], &delta["reasoning_content"]);
-        for call in delta["tool_calls"].as_array().into_iter().flatten() {
-            if call.get("id").is_some() {
-                calls.push(call.clone());
-            } else if let Some(open) = calls.last_mut() {
-                let more = &call["function"]["arguments"];
-                append(&mut open["function"]["arguments"], more);
-            }
-        }
-    }
-    if !calls.is_empty() {
-        message["tool_calls"] = Value::from(calls);
-    }
-    message
-}
-
-fn chunk(choices: &Value) -> Value {
-    json!({
-        "id": "chatcmpl-1",
-        "object": "chat.completion.chunk",
-        "created": 1_767_225_600,
-        "model": "model",
-        "choices": choices,
-    })
 }
