@@ -141,7 +141,7 @@ pub enum AssistantPart {
     },
     /// The model's reasoning, kept apart from the text.
     Reasoning {
-        /// The text.
+        /// The text; empty where the provider does not show it.
         text: String,
         /// What the provider wants back with it, opaque.
         #[serde(default, skip_serializing_if = "Option::is_none")]
