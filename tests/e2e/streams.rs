@@ -46,6 +46,51 @@ async fn a13_a_finish_for_calls_without_any_is_no_loop() {
     scene.check().await;
 }
 
+/// Ours are unique, also where the provider gives none or the same for all.
+#[tokio::test]
+async fn a5_a10_a_call_without_id_and_arguments_runs() {
+    let mut scene = Scene::start("").await;
+    scene.model.push(Answer::new().delta(&json!({ "tool_calls": [
+        { "index": 0, "id": "", "function": { "name": "list", "arguments": "" } },
+        { "index": 1, "function": { "name": "list", "arguments": { "path": "." } } },
+    ] })));
+    scene.model.push(Answer::saying("Done."));
+    let seen = scene.turn("s1", "List.").await;
+    assert_eq!(end_of(&seen), "turn.completed");
+    assert_eq!(statuses(&seen)[0], "ok");
+    let messages = scene.messages(1);
+    let sent = messages[2]["tool_calls"].as_array().unwrap();
+    let arguments: Vec<&Value> = sent.iter().map(|call| &call["function"]["arguments"]).collect();
+    assert_eq!(arguments, [&json!("{}"), &json!("{\"path\":\".\"}")]);
+    for (call, result) in sent.iter().zip(&messages[3..]) {
+        assert!(call["id"].as_str().is_some_and(|id| !id.is_empty()), "{call}");
+        assert_eq!(call["id"], result["tool_call_id"]);
+    }
+    scene.check().await;
+}
+
+#[tokio::test]
+async fn a28_an_error_in_the_stream_keeps_what_was_said() {
+    let mut scene = Scene::start("").await;
+    let error = json!({ "message": "m", "type": "server_error", "param": null, "code": 400 });
+    scene.model.push(Answer::saying("Half of it").raw(&format!("data: {{\"error\":{error}}}\n\n")));
+    scene.model.push(Answer::saying("Next."));
+    let seen = scene.turn("s1", "Answer.").await;
+    let failed = &seen.last().unwrap()["error"];
+    assert_eq!(
+        (&failed["code"], &failed["provider_code"]),
+        (&json!("provider_refused"), &json!("400"))
+    );
+    assert_eq!(failed["attempts"], 1);
+    let kept = of_type(&seen, "message.completed").pop().unwrap();
+    assert_eq!(
+        (&kept["item"]["status"], &kept["item"]["content"][0]["text"]),
+        (&json!("partial"), &json!("Half of it"))
+    );
+    assert_eq!(end_of(&scene.turn("s2", "Again.").await), "turn.completed");
+    scene.check().await;
+}
+
 #[tokio::test]
 async fn a35_nothing_of_a_broken_attempt_is_run_or_kept() {
     let mut scene = Scene::start(FULL).await;

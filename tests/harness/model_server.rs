@@ -50,6 +50,7 @@ pub struct Answer {
 #[derive(Debug, Clone)]
 enum Act {
     Say(Step),
+    Raw(String),
     Wait(Gate),
     Pause(Duration),
 }
@@ -169,6 +170,20 @@ impl Answer {
     pub fn pausing(mut self) -> Self {
         self.steps.push(Act::Say(Step::Pause));
         self.ending.pauses = true;
+        self
+    }
+
+    /// Then this delta of Chat Completions, as it is.
+    #[must_use]
+    pub fn delta(self, delta: &Value) -> Self {
+        let choices = json!([{ "index": 0, "delta": delta, "finish_reason": null }]);
+        self.raw(&format!("data: {}\n\n", json!({ "choices": choices })))
+    }
+
+    /// Then these bytes of the stream, as they are.
+    #[must_use]
+    pub fn raw(mut self, bytes: &str) -> Self {
+        self.steps.push(Act::Raw(bytes.to_owned()));
         self
     }
 
@@ -501,6 +516,11 @@ async fn script_of(answer: &Answer, dialect: Dialect, sender: &mpsc::Sender<Piec
         match step {
             Act::Wait(gate) => gate.pass().await,
             Act::Pause(pause) => tokio::time::sleep(*pause).await,
+            Act::Raw(bytes) => {
+                if !send(bytes.clone()).await {
+                    return false;
+                }
+            }
             Act::Say(step) => {
                 if !send(speaker.step(step)).await {
                     return false;
@@ -533,6 +553,7 @@ async fn tell_whole(answer: &Answer, dialect: Dialect, sender: &mpsc::Sender<Pie
             Act::Wait(gate) => gate.pass().await,
             Act::Pause(pause) => tokio::time::sleep(*pause).await,
             Act::Say(step) => steps.push(step.clone()),
+            Act::Raw(_) => {}
         }
     }
     let body = dialect.speak().whole(&steps, &answer.ending).to_string();

@@ -340,8 +340,10 @@ fn wait_of_words(message: &str) -> Option<Duration> {
 
 /// A 5xx that will be one again, since it is the request that is wrong.
 fn is_malformed_history(words: &str) -> bool {
-    const MALFORMED: [&str; 5] = [
+    const MALFORMED: [&str; 7] = [
         "roles must alternate",
+        "nonetype",
+        "chat template",
         "tool_call_id",
         "invalid message",
         "must be followed by tool",

@@ -389,9 +389,15 @@ fn a_used_up_plan_is_final_whatever_the_status() {
 
 #[test]
 fn a_malformed_history_is_not_sent_again() {
-    let body = r#"{"error":{"type":"server_error","message":"Conversation roles must alternate"}}"#;
-    let error = of(500, body);
-    assert_eq!((error.code, error.retryable), (ProviderRefused, false));
+    for message in [
+        "Conversation roles must alternate",
+        "can only concatenate str (not \\\"NoneType\\\") to str",
+        "Failed to apply the chat template",
+    ] {
+        let error =
+            of(500, &format!(r#"{{"error":{{"type":"server_error","message":"{message}"}}}}"#));
+        assert_eq!((error.code, error.retryable), (ProviderRefused, false), "{message}");
+    }
 }
 
 #[test]

@@ -316,9 +316,11 @@ async fn a59_a_refused_request_is_final() {
 
 #[tokio::test]
 async fn a60_compression_that_was_not_asked_for_is_an_error() {
-    let error = failure(good().header("content-encoding", "gzip")).await;
-    assert_eq!((error.code, error.retryable), (TurnErrorCode::BadResponse, false));
-    assert!(error.message.contains("gzip"), "{error}");
+    for encoding in ["gzip", "br"] {
+        let error = failure(good().header("content-encoding", encoding)).await;
+        assert_eq!((error.code, error.retryable), (TurnErrorCode::BadResponse, false));
+        assert!(error.message.contains(encoding), "{error}");
+    }
     let (said, failed) = exchange(good().header("content-encoding", "identity")).await;
     assert_eq!((said.text.as_str(), failed), ("x", None));
 }
