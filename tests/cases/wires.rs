@@ -33,6 +33,7 @@ over_each_wire! {
     an_interrupt_and_a_resume,
     a_crash_and_a_resume,
     a_stream_that_breaks_off_is_tried_again,
+    an_overloaded_server_is_asked_again_when_it_says,
     b3_an_id_that_comes_again_hides_no_orphan,
     b8_an_empty_answer_is_not_sent,
     b9_inputs_without_an_answer_between_them,
@@ -264,6 +265,20 @@ async fn a_stream_that_breaks_off_is_tried_again(dialect: Dialect) {
     scene.check();
 }
 
+async fn an_overloaded_server_is_asked_again_when_it_says(dialect: Dialect) {
+    let mut scene = Scene::start(dialect, "ask").await;
+    for status in [529, 503] {
+        scene.model.push(Answer::refusing(status, "Overloaded").header("retry-after-ms", "1"));
+    }
+    scene.model.push(Answer::saying("Here I am."));
+    let seen = scene.completes("s1", "Hello.").await;
+    let waits: Vec<&Value> =
+        seen.iter().filter(|message| message["type"] == "retry.scheduled").collect();
+    assert_eq!(waits.len(), 2);
+    assert_eq!((&waits[0]["delay_ms"], &waits[0]["cause"]["status"]), (&json!(1), &json!(529)));
+    scene.check();
+}
+
 /// The server gives every first call of an answer the same id.
 async fn b3_an_id_that_comes_again_hides_no_orphan(dialect: Dialect) {
     let mut scene = Scene::start(dialect, "full").await;
@@ -363,4 +378,40 @@ async fn a_turn_that_the_provider_paused_goes_on() {
         scene.completes("s2", "Thanks.").await;
         scene.check();
     }
+}
+
+/// Each model gets back what is its own and nothing that another one signed.
+#[tokio::test]
+async fn a_session_that_goes_from_one_wire_to_another_and_back() {
+    let other = ModelServer::speaking(Dialect::Responses).await;
+    let model = ModelServer::speaking(Dialect::Messages).await;
+    let second = other.config().replace("providers.test", "providers.other");
+    let second = second.split_once('\n').unwrap().1;
+    let daemon = Daemon::start(&format!("{}{second}", model.config())).await;
+    let mut client = daemon.client().await;
+    let session = client.create_session(&daemon.work_dir()).await;
+    client.subscribe(&session, Some(0)).await;
+    let dialect = Dialect::Messages;
+    let mut scene = Scene { dialect, model, daemon, client, session };
+    let call = |thought: &str| Answer::new().reasoning(thought).call("list", &json!({}));
+    let configure = async |scene: &mut Scene, id: &str, model: &str| {
+        let op = json!({ "type": "configure", "model": model });
+        scene.client.submit_op(&scene.session, id, op).await;
+    };
+    scene.model.push(call("Mine."));
+    scene.model.push(Answer::saying("One."));
+    scene.completes("s1", "One?").await;
+    configure(&mut scene, "c1", "other/model").await;
+    other.push(call("Theirs."));
+    other.push(Answer::saying("Two."));
+    scene.completes("s2", "Two?").await;
+    configure(&mut scene, "c2", "test/model").await;
+    scene.model.push(Answer::saying("Three."));
+    scene.completes("s3", "Three?").await;
+    other.assert_all_taken();
+    scene.model.assert_all_taken();
+    let bodies = [&other.asked()[1].body, &scene.model.asked()[2].body].map(Value::to_string);
+    let has =
+        |body: usize| ["signed:Mine.", "sealed:Theirs."].map(|mark| bodies[body].contains(mark));
+    assert_eq!([has(0), has(1)], [[false, true], [true, false]], "{bodies:#?}");
 }

@@ -18,7 +18,7 @@ const MAX_ID_BYTES: usize = 64;
 /// The pictures that models can see.
 const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// What stands between two inputs where roles must alternate. It tells the same to every model, so
+/// What stands between two messages of a user where roles must alternate. It tells the same to every model, so
 /// that the prefix stays.
 pub(super) const NO_ANSWER_YET: &str = "(no answer yet)";
 
@@ -93,14 +93,18 @@ pub(super) fn unique_id<'a>(calls: &'a [Call], call: &'a Call) -> &'a str {
     }
 }
 
-/// The id under which [`unique_id`] sent the call of `answers` that a result is of.
-pub(super) fn answered_id<'a>(answers: Option<&'a Item>, call_id: &'a CallId) -> &'a str {
+/// The id under which `id_of` sent the call of `answers` that a result is of.
+pub(super) fn answered_id<'a>(
+    answers: Option<&'a Item>,
+    call_id: &'a CallId,
+    id_of: impl Fn(&'a [Call], &'a Call) -> &'a str,
+) -> &'a str {
     let calls = match answers.map(|item| &item.body) {
         Some(ItemBody::Assistant(assistant)) => assistant.calls.as_slice(),
         _ => &[],
     };
     let call = calls.iter().find(|call| call.call_id == *call_id);
-    call.map_or(call_id.as_str(), |call| unique_id(calls, call))
+    call.map_or(call_id.as_str(), |call| id_of(calls, call))
 }
 
 /// The type and the base64 bytes of a picture that models can see.
@@ -120,8 +124,9 @@ pub(super) fn part_text(part: &Part) -> Cow<'_, str> {
     match part {
         Part::Text { text } => Cow::Borrowed(text),
         Part::File { path } => Cow::Owned(format!("[file: {path}]")),
-        Part::Image { path, mime_type, .. } => {
-            Cow::Owned(format!("[image: {}]", path.as_deref().unwrap_or(mime_type)))
+        Part::Image { path, data, mime_type } => {
+            let kind = if data.is_some() { mime_type } else { "without data" };
+            Cow::Owned(format!("[image: {}]", path.as_deref().unwrap_or(kind)))
         }
     }
 }

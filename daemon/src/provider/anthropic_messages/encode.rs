@@ -185,7 +185,7 @@ fn result<'a>(answers: Option<&'a Item>, tool: &'a ToolItem) -> Block<'a> {
     };
     let failed = !matches!(tool.status, ToolStatus::Ok | ToolStatus::Duplicate);
     Block::Known(KnownBlock::ToolResult {
-        tool_use_id: answered_id(answers, &tool.call_id),
+        tool_use_id: answered_id(answers, &tool.call_id, unique_id),
         content,
         // Servers refuse an error that is more than text.
         is_error: failed && !has_images,

@@ -14,24 +14,19 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use agentd_protocol::id::CallId;
 use agentd_protocol::item::{AssistantItem, AssistantPart, Call, Item, ItemBody, Part, ToolItem};
 use bytes::Bytes;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::wire::{
     ImageUrl, Message, MessageCall, MessageContent, MessageFunction, MessagePart, Tool,
     ToolFunction,
 };
 use crate::provider::ToolDefinition;
-
-/// The longest name of a function.
-const MAX_NAME_BYTES: usize = 64;
-
-/// What stands between results, or an answer that said nothing, and an input, for servers whose
-/// roles must alternate. It tells the same to every model, so that the prefix stays.
-const NO_ANSWER_YET: &str = "(no answer yet)";
+use crate::provider::content::{
+    Joined, NO_ANSWER_YET, answered_id, arguments, function_name, json_of, parameters, part_text,
+    picture, text_of,
+};
 
 /// What a server wants, as `quirks` knows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -69,7 +64,7 @@ impl Profile {
 
     /// The messages of a segment.
     pub(super) fn encode(self, answers: Option<&Item>, segment: &[Arc<Item>]) -> Bytes {
-        let mut messages = Messages::default();
+        let mut messages = Joined::default();
         let mut images = Vec::new();
         let mut inputs = Vec::new();
         for item in segment {
@@ -79,7 +74,11 @@ impl Profile {
                     inputs.extend(images_of_results(std::mem::take(&mut images)));
                     inputs.push(user_content(content));
                 }
-                ItemBody::Assistant(assistant) => messages.extend(self.assistant(assistant)),
+                ItemBody::Assistant(assistant) => {
+                    if let Some(message) = self.assistant(assistant) {
+                        messages.push(&message);
+                    }
+                }
                 ItemBody::Tool(tool) => {
                     messages.push(&result(answers, tool));
                     images.extend(tool.content.iter().filter_map(image));
@@ -97,7 +96,7 @@ impl Profile {
         for input in inputs {
             messages.push(&plain("user", input));
         }
-        messages.0.into()
+        messages.into_bytes()
     }
 
     fn system(self, content: &[Part]) -> Message<'_> {
@@ -119,7 +118,8 @@ impl Profile {
             kind: "function",
             function: MessageFunction {
                 name: function_name(&call.name),
-                arguments: arguments(&call.arguments),
+                // JSON in a string.
+                arguments: arguments(&call.arguments).to_string(),
             },
         });
         Some(Message {
@@ -157,36 +157,7 @@ impl Profile {
         if self.omits_parameters && !has_some {
             return None;
         }
-        if properties.is_some() {
-            return Some(Cow::Borrowed(schema));
-        }
-        let mut schema = schema.clone();
-        match schema.as_object_mut() {
-            Some(object) => {
-                object.insert("properties".to_owned(), json!({}));
-            }
-            None => schema = json!({ "type": "object", "properties": {} }),
-        }
-        Some(Cow::Owned(schema))
-    }
-}
-
-/// Messages, written one after the other with commas between them.
-#[derive(Debug, Default)]
-struct Messages(Vec<u8>);
-
-impl Messages {
-    fn push(&mut self, message: &Message<'_>) {
-        if !self.0.is_empty() {
-            self.0.push(b',');
-        }
-        self.0.extend_from_slice(&json_of(message));
-    }
-
-    fn extend(&mut self, message: Option<Message<'_>>) {
-        if let Some(message) = message {
-            self.push(&message);
-        }
+        Some(parameters(schema))
     }
 }
 
@@ -228,10 +199,6 @@ fn says_nothing(answer: &Item) -> bool {
         if answer.calls.is_empty() && answer.text().trim().is_empty())
 }
 
-fn json_of(value: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).expect("strings, lists and maps with string keys become JSON")
-}
-
 fn plain<'a>(role: &'static str, content: MessageContent<'a>) -> Message<'a> {
     Message {
         role,
@@ -244,7 +211,7 @@ fn plain<'a>(role: &'static str, content: MessageContent<'a>) -> Message<'a> {
 
 fn result<'a>(answers: Option<&'a Item>, tool: &'a ToolItem) -> Message<'a> {
     Message {
-        tool_call_id: Some(answered_id(answers, &tool.call_id)),
+        tool_call_id: Some(answered_id(answers, &tool.call_id, wire_id)),
         ..plain("tool", MessageContent::Text(result_text(&tool.content)))
     }
 }
@@ -258,43 +225,12 @@ fn result_text(content: &[Part]) -> Cow<'_, str> {
     }
 }
 
-/// A model may call what cannot be the name of a function; servers refuse a history that says so.
-fn function_name(name: &str) -> Cow<'_, str> {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    if (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(fits) {
-        return Cow::Borrowed(name);
-    }
-    let bytes = name.bytes().take(MAX_NAME_BYTES).map(|byte| if fits(byte) { byte } else { b'_' });
-    let name: String = bytes.map(char::from).collect();
-    if name.is_empty() { Cow::Borrowed("unknown") } else { Cow::Owned(name) }
-}
-
-/// The id under which the answered item's call was sent.
-fn answered_id<'a>(answers: Option<&'a Item>, call_id: &'a CallId) -> &'a str {
-    let calls = match answers.map(|item| &item.body) {
-        Some(ItemBody::Assistant(assistant)) => assistant.calls.as_slice(),
-        _ => &[],
-    };
-    calls
-        .iter()
-        .find(|call| call.call_id == *call_id)
-        .map_or(call_id.as_str(), |call| wire_id(calls, call))
-}
-
 /// The provider's id of a call, if it gave one and only once in this answer; else ours.
 fn wire_id<'a>(calls: &'a [Call], call: &'a Call) -> &'a str {
     let theirs = |call: &'a Call| call.provider_call_id.as_deref().filter(|id| !id.is_empty());
     match theirs(call) {
         Some(id) if calls.iter().filter(|other| theirs(other) == Some(id)).count() == 1 => id,
         _ => call.call_id.as_str(),
-    }
-}
-
-/// JSON in a string, always an object: some servers parse it to fill in a template.
-fn arguments(arguments: &Value) -> String {
-    match arguments {
-        Value::Object(_) => arguments.to_string(),
-        other => json!({ "invalid_arguments": other }).to_string(),
     }
 }
 
@@ -319,35 +255,9 @@ fn user_content(content: &[Part]) -> MessageContent<'_> {
     MessageContent::Parts(content.iter().map(part).collect())
 }
 
-/// The text of parts, each on its own line. Images with bytes are sent otherwise.
-fn text_of(content: &[Part]) -> Cow<'_, str> {
-    let mut texts = content.iter().filter(|part| image(part).is_none()).map(part_text);
-    let first = texts.next().unwrap_or_default();
-    match texts.next() {
-        None => first,
-        Some(second) => {
-            let all: Vec<_> = [first, second].into_iter().chain(texts).collect();
-            Cow::Owned(all.join("\n"))
-        }
-    }
-}
-
-fn part_text(part: &Part) -> Cow<'_, str> {
-    match part {
-        Part::Text { text } => Cow::Borrowed(text),
-        Part::File { path } => Cow::Owned(format!("[file: {path}]")),
-        Part::Image { path, .. } => {
-            Cow::Owned(format!("[image: {}]", path.as_deref().unwrap_or("without data")))
-        }
-    }
-}
-
-/// An image whose bytes are there, as a data URL.
+/// A picture as a data URL.
 fn image(part: &Part) -> Option<MessagePart<'static>> {
-    match part {
-        Part::Image { mime_type, data: Some(data), .. } => Some(MessagePart::ImageUrl {
-            image_url: ImageUrl { url: format!("data:{mime_type};base64,{data}") },
-        }),
-        Part::Image { data: None, .. } | Part::Text { .. } | Part::File { .. } => None,
-    }
+    let (kind, data) = picture(part)?;
+    let url = format!("data:{kind};base64,{data}");
+    Some(MessagePart::ImageUrl { image_url: ImageUrl { url } })
 }

@@ -165,6 +165,6 @@ fn output<'a>(answers: Option<&'a Item>, tool: &'a ToolItem) -> InputItem<'a> {
             text => Content::Text(text),
         }
     };
-    let call_id = answered_id(answers, &tool.call_id);
+    let call_id = answered_id(answers, &tool.call_id, unique_id);
     InputItem::Other(OtherItem::FunctionCallOutput { call_id, output })
 }

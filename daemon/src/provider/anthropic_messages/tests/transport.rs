@@ -16,7 +16,7 @@ use crate::provider::kept::Kept;
 use crate::provider::lessons::Lessons;
 use crate::provider::tests::server::{Reply, Server, Step};
 use crate::provider::tests::{answer, read, reasoning, request, system, text, user};
-use crate::provider::{ModelEvent, Provider, Request};
+use crate::provider::{Carriage, ModelEvent, Provider, Request};
 
 fn provider(config: &ProviderConfig) -> AnthropicMessages {
     AnthropicMessages::new(
@@ -161,8 +161,9 @@ async fn models_are_made_to_think_in_their_own_way() {
         let body = sent(ProviderConfig::default(), of_model(model, effort(how))).await;
         assert_eq!((&body["thinking"], &body["output_config"]), (&thinking, &config), "{model}");
     }
-    let body = sent(ProviderConfig::default(), of_model("m", ModelOptions::default())).await;
-    assert_eq!(body.get("thinking"), None, "nobody asked");
+    let whole = Request { carriage: Carriage::Whole, ..of_model("m", ModelOptions::default()) };
+    let body = sent(ProviderConfig::default(), whole).await;
+    assert_eq!((body.get("thinking"), &body["stream"]), (None, &json!(false)), "nobody asked");
 }
 
 #[tokio::test]
