@@ -256,6 +256,19 @@ async fn a52_a_server_that_takes_no_empty_schema_teaches_that() {
 }
 
 #[tokio::test]
+async fn a57_a_server_that_cuts_the_prompt_is_told_of_once_a_turn() {
+    let mut scene = Scene::start("").await;
+    scene.model.push(Answer::calling("list", &json!({ "path": "." })).usage(2_048, 5));
+    scene.model.push(Answer::saying("Done.").usage(2_048, 5));
+    let seen = scene.turn("s1", &"word ".repeat(12_000)).await;
+    assert_eq!(end_of(&seen), "turn.completed");
+    let told = warnings(&seen, "prompt_truncated");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0]["message"].as_str().unwrap().contains("2048"), "{}", told[0]);
+    scene.check().await;
+}
+
+#[tokio::test]
 async fn a59_what_is_wrong_with_a_request_is_sent_once() {
     let mut scene = Scene::start("").await;
     for (index, status) in [400_u16, 401, 403, 404, 422].into_iter().enumerate() {

@@ -19,6 +19,7 @@ use futures_util::{StreamExt, stream as streams};
 use super::decoder::{Assemble, Decoder};
 use super::http::{Answer, Endpoint, Rope, Secrets, Way};
 use super::sse::MAX_EVENT_BYTES;
+use super::truncation::Expected;
 use super::{ModelError, ModelEvent, ModelStream, Request};
 
 /// How long usage and a last word may take once the answer is complete.
@@ -91,6 +92,9 @@ struct Reading<A> {
     /// When a complete answer's end is not waited for any longer, in boot time.
     tail_until_ms: Option<u64>,
     decoder: Decoder<A>,
+    expected: Expected,
+    /// An event that follows a warning.
+    kept: Option<ModelEvent>,
     secrets: Secrets,
     failed: Option<ModelError>,
 }
@@ -117,7 +121,7 @@ async fn step<F: Format>(
         },
     };
     loop {
-        if let Some(event) = reading.decoder.pop() {
+        if let Some(event) = reading.next_event(format.endpoint()) {
             return Some((Ok(event), State::Reading(reading)));
         }
         if let Some(error) = reading.failed.take() {
@@ -142,6 +146,7 @@ async fn start<F: Format>(
         let message = format!("{}: {what}", endpoint.who());
         ModelError::new(TurnErrorCode::ProviderRefused, message)
     })?;
+    let expected = Expected::of(&body.pieces());
     let record = request.options.record.as_deref().map(Path::new);
     let way = Way { carriage: request.carriage, record };
     let opened = endpoint.open().await?;
@@ -151,6 +156,8 @@ async fn start<F: Format>(
         answer: None,
         tail_until_ms: None,
         decoder: Decoder::new(endpoint.who(), format.assembler()),
+        expected,
+        kept: None,
         secrets,
         failed: None,
     };
@@ -163,6 +170,21 @@ async fn start<F: Format>(
 }
 
 impl<A: Assemble> Reading<A> {
+    /// The next event that is ready.
+    fn next_event(&mut self, endpoint: &Endpoint) -> Option<ModelEvent> {
+        if let Some(kept) = self.kept.take() {
+            return Some(kept);
+        }
+        let event = self.decoder.pop()?;
+        match self.expected.look(endpoint.who(), &event) {
+            Some(warning) => {
+                self.kept = Some(event);
+                Some(warning)
+            }
+            None => Some(event),
+        }
+    }
+
     /// Reads the next piece of the answer.
     async fn read(&mut self, endpoint: &Endpoint) -> Result<(), ModelError> {
         let Some(answer) = &mut self.answer else { return Ok(()) };

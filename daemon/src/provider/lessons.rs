@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{ModelError, ModelEvent};
 
 /// The code of the warning that tells of a lesson.
-const LEARNED: &str = "quirk_learned";
+pub const LEARNED: &str = "quirk_learned";
 
 /// A question about a server that only a refusal answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

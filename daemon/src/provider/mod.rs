@@ -25,6 +25,7 @@ mod set;
 mod sse;
 #[cfg(test)]
 mod tests;
+mod truncation;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +39,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use serde_json::Value;
 
+pub use lessons::LEARNED;
 pub use set::{ModelFacts, Providers, SelectError, Selected};
 
 /// What a provider must know about a tool. (`tools` is not this module's to import.)

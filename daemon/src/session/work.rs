@@ -5,7 +5,7 @@
 //!
 //! Receives what `perform` starts; hands the actor what comes of it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use agentd_protocol::id::CallId;
@@ -51,6 +51,8 @@ pub(super) struct Work {
     pub(super) attempt: u32,
     /// How the next attempt is carried.
     pub(super) carriage: Carriage,
+    /// What of the provider was told.
+    pub(super) warned: BTreeSet<&'static str>,
     pub(super) tasks: JoinSet<Done>,
     running: HashMap<Id, Running>,
     pub(super) cancel: CancellationToken,
@@ -93,6 +95,7 @@ impl Work {
             model: None,
             attempt: 0,
             carriage: Carriage::default(),
+            warned: BTreeSet::new(),
             tasks: JoinSet::new(),
             running: HashMap::new(),
             cancel: CancellationToken::new(),

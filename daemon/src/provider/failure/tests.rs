@@ -364,6 +364,12 @@ fn what_is_wrong_with_a_request_is_nothing_else() {
 }
 
 #[test]
+fn a57_a_prompt_that_was_cut_to_nothing_is_an_overflow() {
+    let error = of(500, r#"{"error":{"message":"no user query found in messages"}}"#);
+    assert_eq!((error.code, error.retryable), (ContextOverflow, false));
+}
+
+#[test]
 fn a55_throttling_is_no_overflow() {
     let error = of(429, r#"{"message":"Too many tokens, please wait"}"#);
     assert_eq!((error.code, error.retryable), (RateLimited, true));

@@ -29,7 +29,7 @@ impl Rope {
     }
 
     /// What is still to be sent, for others to read.
-    pub(super) fn pieces(&self) -> Vec<Bytes> {
+    pub(in crate::provider) fn pieces(&self) -> Vec<Bytes> {
         self.pieces.iter().cloned().collect()
     }
 }

@@ -12,7 +12,7 @@ use agentd_protocol::time::Time;
 use crate::conversation::Window;
 use crate::provider::retry::{RetryPolicy, Verdict};
 use crate::provider::{
-    Carriage, ModelError, ModelEvent, Provider, Request, Selected, ToolDefinition,
+    Carriage, LEARNED, ModelError, ModelEvent, Provider, Request, Selected, ToolDefinition,
 };
 use crate::session::actor::Actor;
 use crate::session::plan::Plan;
@@ -120,9 +120,13 @@ impl Actor {
                 arguments: call.arguments,
             },
             Some(Ok(ModelEvent::Usage(usage))) => StreamInput::Usage(self.priced(usage)),
-            Some(Ok(ModelEvent::Warning { code, message })) => {
+            // What holds for each request of a turn is told once.
+            Some(Ok(ModelEvent::Warning { code, message }))
+                if self.work.warned.insert(code) || code == LEARNED =>
+            {
                 StreamInput::Warning { code: code.to_owned(), message }
             }
+            Some(Ok(ModelEvent::Warning { .. })) => return,
             Some(Ok(ModelEvent::End { finish_reason, continues })) => {
                 StreamInput::End { finish_reason, continues }
             }
