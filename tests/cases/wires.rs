@@ -38,6 +38,7 @@ over_each_wire! {
     b8_an_empty_answer_is_not_sent,
     b9_inputs_without_an_answer_between_them,
     b10_there_is_one_system_text_and_notes_are_a_users,
+    b11_results_whose_calls_are_gone,
     an_answer_that_was_cut_by_its_length,
 }
 
@@ -351,6 +352,33 @@ async fn b10_there_is_one_system_text_and_notes_are_a_users(dialect: Dialect) {
         assert_eq!(note.unwrap_or_else(|| panic!("{words}: {said:?}")).0, "user");
     }
     scene.check();
+}
+
+/// An imported history in which the answers with the calls, or all the results, are missing.
+async fn b11_results_whose_calls_are_gone(dialect: Dialect) {
+    let mut scene = Scene::start(dialect, "ask").await;
+    scene.model.push(Answer::new().reasoning("Hm.").text("I list.").call("list", &json!({})));
+    scene.model.push(Answer::saying("Nothing there."));
+    scene.completes("s1", "List.").await;
+    let params = json!({ "session_id": scene.session, "format": "json" });
+    let exported = scene.client.call("session/export", params).await;
+    for gone in ["calls", "results"] {
+        let mut document: Value =
+            serde_json::from_str(exported["content"].as_str().unwrap()).unwrap();
+        document["items"].as_array_mut().unwrap().retain(|item| match gone {
+            "calls" => item["calls"].as_array().is_none_or(Vec::is_empty),
+            _ => item["role"] != "tool",
+        });
+        let params = json!({ "content": document.to_string() });
+        let imported = scene.client.call("session/import", params).await;
+        scene.session = imported["session_id"].as_str().unwrap().to_owned();
+        scene.client.subscribe(&scene.session, None).await;
+        scene.model.push(Answer::saying("ok"));
+        scene.completes("s2", "Go on.").await;
+    }
+    scene.model.assert_all_taken();
+    assert_eq!(scene.results(2), Vec::<String>::new());
+    assert!(scene.results(3)[0].contains("must be retried"), "{:?}", scene.results(3));
 }
 
 /// The last call of such an answer is not run, and is answered all the same.

@@ -25,6 +25,8 @@ use crate::provider::content::{
 };
 use crate::provider::kept::{Piece, in_order};
 
+/// The place of the system item in its session.
+const FIRST: u64 = 1;
 /// What a system item starts and ends with.
 const SYSTEM_START: &[u8] = br#"{"role":"system","content":["#;
 const SYSTEM_END: &[u8] = b"]}";
@@ -51,10 +53,13 @@ impl Profile {
         let mut content = Vec::new();
         for item in segment {
             match &item.body {
-                ItemBody::System { content } => {
+                ItemBody::System { content } if item.index == FIRST => {
                     messages.push(&Message { role: "system", content: blocks(content) });
                 }
-                ItemBody::User { content: parts, .. } => content.extend(blocks(parts)),
+                // Only an import can have another: it is something to read.
+                ItemBody::System { content: parts } | ItemBody::User { content: parts, .. } => {
+                    content.extend(blocks(parts));
+                }
                 ItemBody::Tool(tool) => content.push(result(answers, tool)),
                 ItemBody::Assistant(answer) => {
                     let content = self.answer(answer);

@@ -12,6 +12,7 @@
 //! Receives events from `decoder`; hands model events to the request's stream.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use agentd_protocol::session::Usage;
 use serde_json::{Value, json};
@@ -223,7 +224,9 @@ impl Assembler {
         if complaint.code.is_some() || complaint.kind.as_deref() == Some("error") {
             complaint.kind = complaint.code.clone();
         }
-        classify(&self.who, None, &complaint)
+        let error = classify(&self.who, None, &complaint);
+        // There is no header that could say it.
+        ModelError { retry_after: wait_of(&complaint.message), ..error }
     }
 
     /// Pieces that come together are one event.
@@ -318,4 +321,19 @@ fn arguments(raw: Option<Value>) -> Value {
         _ if text.trim().is_empty() => json!({}),
         _ => Value::String(text),
     }
+}
+
+/// The wait that a message asks for: `Please try again in 1.898s.`, or in `28ms`.
+fn wait_of(message: &str) -> Option<Duration> {
+    let (_, after) = message.split_once("try again in ")?;
+    let end = after.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let number: f64 = after[..end].parse().ok()?;
+    let unit: String = after[end..].chars().take_while(char::is_ascii_alphabetic).collect();
+    let seconds = match unit.as_str() {
+        "ms" => number / 1_000.0,
+        "s" => number,
+        "m" => number * 60.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(seconds).ok()
 }

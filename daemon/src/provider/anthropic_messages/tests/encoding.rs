@@ -154,6 +154,15 @@ fn the_system_text_is_taken_out_wherever_pieces_end() {
 }
 
 #[test]
+fn a_system_text_in_the_middle_is_something_to_read() {
+    let mut late = Arc::unwrap_or_clone(system("mind the gap"));
+    late.index = 4;
+    let expected =
+        json!([{ "role": "user", "content": [{ "type": "text", "text": "mind the gap" }] }]);
+    assert_eq!(encoded(None, &[Arc::new(late)]), expected);
+}
+
+#[test]
 fn tools_have_object_schemas() {
     let tool = |name: &str, input_schema| ToolDefinition {
         name: name.to_owned(),

@@ -1,5 +1,7 @@
 //! Streams as servers send them, with many words and with few, and as they break them off.
 
+use std::time::Duration;
+
 use agentd_protocol::event::TurnErrorCode;
 use agentd_protocol::session::Usage;
 use proptest::prelude::*;
@@ -203,6 +205,25 @@ fn errors_in_the_stream_are_told_apart() {
         r#"{{"type":"response.failed","response":{{"usage":{USAGE},"error":{{"code":"server_error","message":"x"}}}}}}"#
     );
     assert_eq!(failed(assembler(), &ev(&paid)).0, [usage()]);
+}
+
+#[test]
+fn a_failure_says_when_to_come_back() {
+    let table = [
+        ("Rate limit reached. Please try again in 1.898s. Visit x.", Some(1_898)),
+        ("Please try again in 28ms.", Some(28)),
+        ("Please try again in 2m.", Some(120_000)),
+        ("Please try again in 6m0s.", Some(360_000)),
+        ("Please try again in a moment.", None),
+        ("Please try again in 5", None),
+        ("Please try again in 1.2.3s", None),
+    ];
+    for (message, millis) in table {
+        let error = json!({ "code": "rate_limit_exceeded", "message": message });
+        let event = json!({ "type": "response.failed", "response": { "error": error } });
+        let (_, failure) = failed(assembler(), &ev(&event.to_string()));
+        assert_eq!(failure.retry_after, millis.map(Duration::from_millis), "{message}");
+    }
 }
 
 proptest! {
