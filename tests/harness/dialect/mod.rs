@@ -1,6 +1,6 @@
 //! The wire formats that the model server speaks, each as strict as its real servers are.
 //!
-//! A test says what the model does ([`Step`]); a dialect makes events of it, refuses what a real
+//! A test says what the model does (`Step`); a dialect makes events of it, refuses what a real
 //! server would refuse, and words its refusals as that would.
 //!
 //! Receives steps and requests from the model server; hands it streams and refusals, and the test
