@@ -10,6 +10,7 @@ mod agentctl;
 mod autostart;
 mod budget;
 mod calls;
+mod commands;
 mod crash;
 mod daemon;
 mod documents;

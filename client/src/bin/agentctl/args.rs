@@ -2,12 +2,18 @@
 //!
 //! Receives the arguments of the process; hands typed commands to `commands`.
 
+mod daemon;
+mod session;
+
 use std::path::PathBuf;
 
 use agentd_protocol::permission::PermissionMode;
 use clap::builder::PossibleValue;
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::daemon::{Backup, Login, Logs, Rules, RulesAction};
+pub(crate) use self::session::{Archive, Export, Fork, Import, Rename, Rm, Rollback, Search, Undo};
+use crate::complete::{models, prompts, sessions};
 use crate::rule::AllowRule;
 
 /// Talk to agentd: run, watch and steer LLM-agent sessions.
@@ -38,7 +44,7 @@ pub(crate) struct Args {
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Interactive {
     /// Without a command: the model of the session, as provider/name
-    #[arg(short, long)]
+    #[arg(short, long, add = models())]
     pub(crate) model: Option<String>,
     /// Without a command: what happens to calls that no rule decides
     #[arg(long, value_name = "MODE")]
@@ -60,18 +66,38 @@ pub(crate) enum Command {
     Show(Show),
     /// Make a session and print its id
     New(New),
+    /// Give a session another title
+    Rename(Rename),
+    /// Make a session that goes on from where another is, or was
+    Fork(Fork),
+    /// Put a session away: it is no longer listed
+    Archive(Archive),
+    /// Delete sessions for good
+    Rm(Rm),
+    /// Search the titles and texts of all sessions
+    Search(Search),
+    /// Print a session as one document
+    Export(Export),
+    /// Make a session of an exported document
+    Import(Import),
     /// Send input to a session without watching it
     Send(Send),
     /// End the running turn
     Interrupt(Interrupt),
     /// Go on after an interruption, a failure or a used-up budget
     Resume(Target),
+    /// Hide the last turns from the model
+    Rollback(Rollback),
+    /// Take the last turn back with the files that it changed
+    Undo(Undo),
     /// List open permission prompts of all sessions
     Prompts,
     /// Allow a call that waits for permission
     Allow(Allow),
     /// Deny a call that waits for permission
     Deny(Deny),
+    /// List the rules about what may run
+    Rules(Rules),
     /// List the models that can be used
     Models {
         /// Ask the providers too
@@ -82,6 +108,20 @@ pub(crate) enum Command {
     Tools,
     /// Show what the daemon is doing
     Status,
+    /// Look for what is wrong, and for model servers on this machine
+    Doctor,
+    /// Store a provider's key, readable by you alone
+    Login(Login),
+    /// Show the log of a daemon that agentctl started
+    Logs(Logs),
+    /// Copy the database into a file, while the daemon works
+    Backup(Backup),
+    /// Let running turns end, then start the daemon anew
+    Restart {
+        /// Abort running turns instead of waiting for them
+        #[arg(long)]
+        now: bool,
+    },
     /// Show the effective configuration, or read it again
     Config {
         #[command(subcommand)]
@@ -99,9 +139,9 @@ pub(crate) enum Command {
         #[arg(default_value = "openrpc")]
         name: SchemaName,
     },
-    /// Print a completion script for a shell
+    /// Print what makes a shell complete commands, sessions, prompts and models
     Completions {
-        /// The shell
+        /// The shell: bash, zsh, fish, elvish or powershell
         shell: clap_complete::Shell,
     },
 }
@@ -109,13 +149,14 @@ pub(crate) enum Command {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Target {
     /// The session
+    #[arg(add = sessions())]
     pub(crate) session: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// The model, as provider/name
-    #[arg(short, long)]
+    #[arg(short, long, add = models())]
     pub(crate) model: Option<String>,
     /// What happens to calls that no rule decides
     #[arg(long, value_name = "MODE")]
@@ -133,7 +174,8 @@ pub(crate) struct Run {
     #[arg(short = 'C', long, value_name = "DIR")]
     pub(crate) cd: Option<PathBuf>,
     /// Go on with this session
-    #[arg(short, long, value_name = "SESSION", conflicts_with_all = ["continue_last", "cd"])]
+    #[arg(short, long, value_name = "SESSION", conflicts_with_all = ["continue_last", "cd"],
+          add = sessions())]
     pub(crate) session: Option<String>,
     /// Go on with the last session of the directory
     #[arg(long = "continue")]
@@ -144,6 +186,15 @@ pub(crate) struct Run {
     /// With --json: print progress too
     #[arg(long, requires = "json")]
     pub(crate) progress: bool,
+    /// One more directory that the session may work in
+    #[arg(long = "add-dir", value_name = "DIR", conflicts_with_all = ["session", "continue_last"])]
+    pub(crate) add_dirs: Vec<PathBuf>,
+    /// Send an image along: PNG, JPEG, GIF or WebP
+    #[arg(short, long = "image", value_name = "FILE")]
+    pub(crate) images: Vec<PathBuf>,
+    /// Print the last answer alone, as JSON that fits the JSON Schema in FILE
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["detach", "progress"])]
+    pub(crate) output_schema: Option<PathBuf>,
     /// From now on append the session's requests to models and their raw answers to FILE, without
     /// keys
     #[arg(long, value_name = "FILE")]
@@ -159,6 +210,7 @@ pub(crate) struct Run {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Attach {
     /// The session
+    #[arg(add = sessions())]
     pub(crate) session: Option<String>,
     /// Watch only
     #[arg(long)]
@@ -184,6 +236,7 @@ pub(crate) struct Ls {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Show {
     /// The session
+    #[arg(add = sessions())]
     pub(crate) session: Option<String>,
     /// How many of the last items
     #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
@@ -211,6 +264,7 @@ pub(crate) struct New {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Send {
     /// The session
+    #[arg(add = sessions())]
     pub(crate) session: String,
     /// The text; `-` or a pipe: read it from standard input
     pub(crate) text: Vec<String>,
@@ -228,6 +282,7 @@ pub(crate) struct Send {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Interrupt {
     /// The session
+    #[arg(add = sessions())]
     pub(crate) session: Option<String>,
     /// Drop what is queued too
     #[arg(long)]
@@ -237,6 +292,7 @@ pub(crate) struct Interrupt {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Allow {
     /// The prompt, by its id or the start of it; left out: the only open one
+    #[arg(add = prompts())]
     pub(crate) prompt: Option<String>,
     /// As long as the session lives
     #[arg(long, conflicts_with_all = ["project", "always"])]
@@ -255,6 +311,7 @@ pub(crate) struct Allow {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Deny {
     /// The prompt, by its id or the start of it; left out: the only open one
+    #[arg(add = prompts())]
     pub(crate) prompt: Option<String>,
     /// A word for the model
     #[arg(short, long)]

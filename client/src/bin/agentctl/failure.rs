@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use agentd_client::Error;
 use agentd_client::protocol::error::ErrorData;
+use agentd_client::protocol::event::{TurnError, TurnErrorCode};
 
 /// The exit codes, as the help tells them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,16 +60,82 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     }
 }
 
+/// Providers that exist as soon as their key is there: name, variable, a model to begin with.
+const WELL_KNOWN: [(&str, &str, &str); 3] = [
+    ("openai", "OPENAI_API_KEY", "openai/gpt-5-mini"),
+    ("anthropic", "ANTHROPIC_API_KEY", "anthropic/claude-sonnet-4-5"),
+    ("openrouter", "OPENROUTER_API_KEY", "openrouter/qwen/qwen3-coder"),
+];
+
 /// What to do about it, where that is known.
 pub(crate) fn advice(data: &ErrorData) -> Option<String> {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     match data {
-        ErrorData::NoProvider { .. } => Some(
-            "Name one in ~/.config/agentd/config.toml (`model = \"provider/name\"`, with its\n\
-             [providers.NAME] table) and `agentctl config reload`; or `agentctl shutdown`, then run\n\
-             with OPENAI_API_KEY, ANTHROPIC_API_KEY or OPENROUTER_API_KEY set and -m provider/name.\n\
-             To try agentd without one: agentctl run --model demo/demo 'read README.md'"
-                .to_owned(),
-        ),
+        ErrorData::NoProvider { .. } => Some(first_steps(is_set)),
+        ErrorData::UnknownModel { model, .. } => {
+            let (provider, _) = model.split_once('/')?;
+            let known = WELL_KNOWN.iter().find(|(name, ..)| *name == provider)?;
+            Some(login(known, is_set(known.1)))
+        }
         _ => None,
+    }
+}
+
+/// The four lines for who has nothing configured.
+fn first_steps(is_set: impl Fn(&str) -> bool) -> String {
+    let known = WELL_KNOWN.iter().find(|(_, variable, _)| is_set(variable));
+    let key = login(known.unwrap_or(&WELL_KNOWN[0]), known.is_some());
+    format!(
+        "{key}\n\
+         A server on this machine (Ollama, llama.cpp, LM Studio): `agentctl doctor` finds it and \
+         says what to configure.\n\
+         Any other: `model` and [providers.NAME] in ~/.config/agentd/config.toml, then `agentctl \
+         config reload`.\n\
+         To try agentd without one: agentctl run --model demo/demo 'read README.md'"
+    )
+}
+
+/// How to use a provider that only lacks its key.
+fn login((name, variable, model): &(&str, &str, &str), is_set: bool) -> String {
+    if is_set {
+        return format!(
+            "{variable} is set here, but not where the daemon was started: `agentctl login {name} \
+             <<< ${variable}` stores it, then use --model {model}."
+        );
+    }
+    format!("A key of {name}: `agentctl login {name}` stores it, then use --model {model}.")
+}
+
+/// What to do about a turn that failed, where the provider's own words do not say it.
+pub(crate) fn advice_on(error: &TurnError, model: &str) -> Option<String> {
+    let provider = model.split_once('/').map_or("NAME", |(provider, _)| provider);
+    match (error.code, error.status) {
+        (TurnErrorCode::ProviderRefused, Some(401 | 403)) => Some(format!(
+            "agentctl: is the key right? `agentctl login {provider}` stores another one; `agentctl \
+             config` says where the present one comes from (providers.{provider}.api_key)."
+        )),
+        (TurnErrorCode::ProviderRefused, Some(404)) => Some(format!(
+            "agentctl: is the model's name right? `agentctl models --probe` asks the provider; the \
+             address is providers.{provider}.base_url."
+        )),
+        (TurnErrorCode::ProviderUnreachable, _) => Some(format!(
+            "agentctl: is the address right (providers.{provider}.base_url in `agentctl config`), \
+             and does the server run? `agentctl doctor` looks for servers on this machine."
+        )),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_lines_say_how_to_begin() {
+        let nothing = first_steps(|_| false);
+        assert_eq!(nothing.lines().count(), 4, "{nothing}");
+        assert!(nothing.contains("--model demo/demo") && nothing.contains("login openai"));
+        let set = first_steps(|name| name == "OPENROUTER_API_KEY");
+        assert!(set.contains("agentctl login openrouter <<< $OPENROUTER_API_KEY"), "{set}");
     }
 }

@@ -12,6 +12,7 @@ use std::collections::HashSet;
 use agentd_client::protocol::error::ErrorData;
 use agentd_client::protocol::event::{AbortReason, Event, EventBody};
 use agentd_client::protocol::id::{PromptId, TurnId};
+use agentd_client::protocol::item::ItemBody;
 use agentd_client::protocol::method::{ReplyPermission, SessionSubmit};
 use agentd_client::protocol::permission::{Decision, PermissionReplyParams, Prompt, Resolution};
 use agentd_client::protocol::progress::{Marker, StreamMessage};
@@ -20,7 +21,7 @@ use agentd_client::{Body, Client, Received, Watch};
 use anyhow::Result;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::failure::Exit;
+use crate::failure::{Exit, advice_on};
 use crate::page::{LOST, Page};
 use crate::prompt::{Keyboard, Question, answer, answer_of, keys};
 use crate::render;
@@ -32,11 +33,24 @@ use crate::terminal::{Style, one_line};
 pub(crate) enum Format {
     /// Answers, and notes beside them.
     Text,
+    /// Notes only.
+    Notes,
     /// Events as they come, a line each.
     Json {
         /// Progress too.
         progress: bool,
     },
+}
+
+/// How a followed submission ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// What the shell is told.
+    pub(crate) exit: Exit,
+    /// The last text of the turn's answers.
+    pub(crate) answer: String,
+    /// The last event that was seen.
+    pub(crate) seq: u64,
 }
 
 /// A submission and the turn that it is part of.
@@ -56,6 +70,10 @@ pub(crate) struct Follow {
     denied: bool,
     interrupted: bool,
     connections: u64,
+    /// The last text that the model wrote in the turn.
+    answer: String,
+    /// The model of the turn, as far as its start was seen.
+    model: String,
 }
 
 impl Follow {
@@ -68,7 +86,8 @@ impl Follow {
         rules: Vec<AllowRule>,
         keyboard: Option<Keyboard>,
     ) -> Self {
-        let mut page = Page::new();
+        let page = Page::new();
+        let mut page = if format == Format::Notes { page.without_answers() } else { page };
         page.leave_out(params.submission.id.clone());
         Self {
             connections: client.connections(),
@@ -83,11 +102,19 @@ impl Follow {
             answered: HashSet::new(),
             denied: false,
             interrupted: false,
+            answer: String::new(),
+            model: String::new(),
         }
     }
 
     /// Shows what happens and answers what is asked, until the turn ends.
-    pub(crate) async fn until_end(mut self, mut watch: Watch) -> Result<Exit> {
+    pub(crate) async fn until_end(mut self, watch: Watch) -> Result<Ended> {
+        let exit = self.follow(watch).await?;
+        let seq = self.page.view().seq;
+        Ok(Ended { exit, answer: self.answer, seq })
+    }
+
+    async fn follow(&mut self, mut watch: Watch) -> Result<Exit> {
         let mut interrupts = signal(SignalKind::interrupt())?;
         let keyboard = self.keyboard.take();
         let mut question: Option<(Prompt, Question<'_>)> = None;
@@ -133,7 +160,7 @@ impl Follow {
         };
         self.come_back().await?;
         match self.format {
-            Format::Text => self.page.show(message)?,
+            Format::Text | Format::Notes => self.page.show(message)?,
             Format::Json { progress } => {
                 let wanted = match message {
                     StreamMessage::Event(_) => true,
@@ -165,8 +192,9 @@ impl Follow {
     fn event(&mut self, event: &Event) -> Result<Option<Exit>> {
         let ours = &self.params.submission.id;
         match &event.body {
-            EventBody::TurnStarted { submission_id, .. } if submission_id == ours => {
+            EventBody::TurnStarted { submission_id, model, .. } if submission_id == ours => {
                 self.turn_id.clone_from(&event.turn_id);
+                self.model.clone_from(model);
             }
             EventBody::InputSteered { submission_id, .. } if submission_id == ours => {
                 self.steering = false;
@@ -174,6 +202,19 @@ impl Follow {
             EventBody::InputDropped { submission_id, reason } if submission_id == ours => {
                 eprintln!("agentctl: the input was dropped: {reason}");
                 return Ok(Some(Exit::Failed));
+            }
+            EventBody::MessageCompleted { item } if self.is_ours(event) => {
+                if let ItemBody::Assistant(said) = &item.body
+                    && !said.text().trim().is_empty()
+                {
+                    self.answer = said.text();
+                }
+            }
+            EventBody::TurnFailed { error, .. } if self.is_ours(event) => {
+                if let Some(advice) = advice_on(error, &self.model) {
+                    self.note(Style::Yellow, &advice)?;
+                }
+                return Ok(Some(if self.denied { Exit::Denied } else { Exit::Failed }));
             }
             EventBody::PermissionResolved(resolved)
                 if resolved.decision == Resolution::Deny && resolved.by.is_none() =>

@@ -11,14 +11,20 @@
 //!
 //! Receives a command line; hands back an exit code.
 
+mod answer_schema;
 mod args;
 mod chat;
 mod commands;
+mod complete;
 mod context;
 mod environment;
 mod failure;
 mod follow;
+mod images;
+#[cfg(test)]
+mod man;
 mod page;
+mod place;
 mod prompt;
 mod render;
 mod rule;
@@ -28,11 +34,14 @@ mod text;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+use clap_complete::CompleteEnv;
 
 use crate::args::Args;
 
 fn main() -> ExitCode {
+    // Answers and ends the program where a shell asks for completions.
+    CompleteEnv::with_factory(Args::command).complete();
     let args = Args::parse();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

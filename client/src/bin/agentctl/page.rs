@@ -39,6 +39,8 @@ pub(crate) struct Page {
     /// Submissions whose text the user has before their eyes already.
     own: HashSet<SubmissionId>,
     live: bool,
+    /// Answers are shown.
+    answers: bool,
     notes: Palette,
     /// The item whose text was written last and has no line break at its end yet.
     open: Option<ItemId>,
@@ -53,10 +55,17 @@ impl Page {
             view: View::default(),
             own: HashSet::new(),
             live: io::stdout().is_terminal(),
+            answers: true,
             notes: Palette::of(&io::stderr()),
             open: None,
             output_open: false,
         }
+    }
+
+    /// Leaves answers out: only what happens beside them is shown.
+    pub(crate) fn without_answers(mut self) -> Self {
+        (self.live, self.answers) = (false, false);
+        self
     }
 
     /// Leaves out the text of this submission: it was typed on this terminal.
@@ -281,7 +290,7 @@ impl Page {
         match &item.body {
             ItemBody::Assistant(answer) => {
                 let text = answer.text();
-                if !self.live && !text.is_empty() {
+                if self.answers && !self.live && !text.is_empty() {
                     let end = if text.ends_with('\n') { "" } else { "\n" };
                     return write!(io::stdout().lock(), "{text}{end}");
                 }

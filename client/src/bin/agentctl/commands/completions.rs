@@ -1,16 +1,18 @@
-//! `completions`: what a shell needs to complete this command line.
+//! `completions`: what a shell's start-up file takes in. No daemon is asked.
 //!
-//! Receives a shell's name; hands a script to standard output.
+//! The script asks this program again for every completion; see `complete.rs`.
+//!
+//! Receives a shell; hands a script to standard output.
 
-use std::io::Write;
+use anyhow::{Result, anyhow};
+use clap_complete::Shell;
+use clap_complete::env::Shells;
 
-use anyhow::Result;
-use clap::CommandFactory;
-
-use crate::args::Args;
-
-pub(super) fn completions(shell: clap_complete::Shell) -> Result<()> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Args::command(), "agentctl", &mut script);
-    Ok(std::io::stdout().lock().write_all(&script)?)
+pub(super) fn completions(shell: Shell) -> Result<()> {
+    let name = shell.to_string();
+    let shells = Shells::builtins();
+    let completer = shells.completer(&name).ok_or_else(|| anyhow!("no completions for {name}"))?;
+    let program = "agentctl";
+    completer.write_registration("COMPLETE", program, program, program, &mut std::io::stdout())?;
+    Ok(())
 }

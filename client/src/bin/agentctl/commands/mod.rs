@@ -2,18 +2,31 @@
 //!
 //! Receives a command line; hands each verb what it needs.
 
+mod archive;
 mod attach;
+mod backup;
 mod completions;
 mod config;
+mod doctor;
+mod export;
+mod fork;
 mod interactive;
 mod interrupt;
+mod login;
+mod logs;
 mod ls;
 mod models;
 mod new;
 mod permission;
+mod rename;
+mod restart;
 mod resume;
+mod rm;
+mod rollback;
+mod rules;
 mod run;
 mod schema;
+mod search;
 mod send;
 mod show;
 mod shutdown;
@@ -46,15 +59,30 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Command::Ls(ls) => ls::ls(&context, ls).await,
         Command::Show(show) => show::show(&context, show).await,
         Command::New(new) => new::new(&context, new).await,
+        Command::Rename(rename) => rename::rename(&context, rename).await,
+        Command::Fork(fork) => fork::fork(&context, fork).await,
+        Command::Archive(archive) => archive::archive(&context, archive).await,
+        Command::Rm(rm) => rm::rm(&context, rm).await,
+        Command::Search(search) => search::search(&context, search).await,
+        Command::Export(export) => export::export(&context, export).await,
+        Command::Import(import) => export::import(&context, import).await,
         Command::Send(send) => send::send(&context, send).await,
         Command::Interrupt(interrupt) => interrupt::interrupt(&context, interrupt).await,
         Command::Resume(target) => resume::resume(&context, target).await,
+        Command::Rollback(rollback) => rollback::rollback(&context, rollback).await,
+        Command::Undo(undo) => rollback::undo(&context, undo).await,
         Command::Prompts => permission::prompts(&context).await,
         Command::Allow(allow) => permission::allow(&context, allow).await,
         Command::Deny(deny) => permission::deny(&context, deny).await,
+        Command::Rules(rules) => rules::rules(&context, rules).await,
         Command::Models { probe } => models::models(&context, probe).await,
         Command::Tools => tools::tools(&context).await,
         Command::Status => status::status(&context).await,
+        Command::Doctor => return Ok(doctor::doctor(&context).await?.into()),
+        Command::Login(login) => login::login(&context, login).await,
+        Command::Logs(logs) => logs::logs(&context, logs).await,
+        Command::Backup(backup) => backup::backup(&context, backup).await,
+        Command::Restart { now } => restart::restart(&context, now).await,
         Command::Config { action } => config::config(&context, action).await,
         Command::Shutdown { now } => shutdown::shutdown(&context, now).await,
         Command::Schema { name } => schema::schema(name),

@@ -8,6 +8,7 @@ use anyhow::Result;
 
 use crate::context::Context;
 use crate::render;
+use crate::terminal::harmless;
 
 pub(super) async fn models(context: &Context, probe: bool) -> Result<()> {
     let client = context.client().await?;
@@ -22,5 +23,8 @@ pub(super) async fn models(context: &Context, probe: bool) -> Result<()> {
         let price = model.price.map(|price| format!("{} / {}", price.input, price.output));
         [model.id, window, price.unwrap_or_default(), is_default.to_owned()]
     });
+    for failure in &result.failures {
+        eprintln!("{}: {}", failure.provider, harmless(&failure.message));
+    }
     render::table(["model", "window", "$ per M in / out", ""], rows.collect(), "no models")
 }

@@ -2,6 +2,8 @@
 //!
 //! Receives a directory and options; hands back the session's id.
 
+use std::path::PathBuf;
+
 use agentd_client::protocol::method::SessionCreate;
 use agentd_client::protocol::session::{CreateParams, Limits};
 use anyhow::Result;
@@ -13,10 +15,9 @@ use crate::render;
 
 pub(super) async fn new(context: &Context, args: New) -> Result<()> {
     let client = context.client().await?;
-    let roots = args.roots.iter().map(|root| directory(Some(root))).collect::<Result<Vec<_>>>()?;
     let params = CreateParams {
         title: args.title,
-        roots: (!roots.is_empty()).then_some(roots),
+        roots: directories(&args.roots)?,
         labels: (!args.labels.is_empty()).then(|| args.labels.into_iter().collect()),
         limits: limits(&args.options),
         ..in_directory(directory(args.cd.as_deref())?, &args.options)
@@ -34,6 +35,12 @@ pub(super) fn in_directory(cwd: String, options: &Options) -> CreateParams {
         env: Some(environment::overlay(std::env::vars_os())),
         ..CreateParams::default()
     }
+}
+
+/// Directories, absolute; nothing where there are none.
+pub(super) fn directories(given: &[PathBuf]) -> Result<Option<Vec<String>>> {
+    let found: Vec<_> = given.iter().map(|given| directory(Some(given))).collect::<Result<_>>()?;
+    Ok((!found.is_empty()).then_some(found))
 }
 
 /// The limits that the options set.

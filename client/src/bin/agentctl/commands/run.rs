@@ -2,7 +2,7 @@
 //!
 //! Receives a prompt and options; hands back the exit code of the turn's end.
 
-use agentd_client::protocol::item::Content;
+use agentd_client::protocol::item::{Content, Part};
 use agentd_client::protocol::method::{SessionCreate, SessionDelete, SessionSubmit};
 use agentd_client::protocol::permission::PermissionMode;
 use agentd_client::protocol::session::{CreateParams, ModelOptions, Session, SessionParams};
@@ -13,19 +13,25 @@ use agentd_client::{Client, Error};
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-use super::new::{in_directory, limits};
+use super::new::{directories, in_directory, limits};
 use super::submission;
+use crate::answer_schema::AnswerSchema;
 use crate::args::Run;
 use crate::context::{Context, directory};
 use crate::failure::Exit;
-use crate::follow::{Follow, Format};
+use crate::follow::{Ended, Follow, Format};
+use crate::images;
 use crate::prompt::Keyboard;
 use crate::render;
 use crate::target;
 use crate::text;
 
+/// How often a model is reminded of the schema that its answer has to fit.
+const REMINDERS: u32 = 2;
+
 pub(super) async fn run(context: &Context, args: Run) -> Result<Exit> {
-    let content = Content::Text(text::input(&args.prompt)?);
+    let schema = args.output_schema.as_deref().map(AnswerSchema::read).transpose()?;
+    let content = content(&args, schema.as_ref())?;
     let client = context.client().await?;
     let (session, is_new) = session(&client, &args).await?;
     if args.options.mode.map_or(session.permission_mode, |mode| mode.0) == PermissionMode::Full {
@@ -38,19 +44,55 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<Exit> {
         let result = submit(&client, &session, is_new, &params).await?;
         return detached(context, &session, &result);
     }
-    let keyboard = Keyboard::open();
     params.on_disconnect = OnDisconnect::Interrupt;
-    // With rules of its own the run answers itself, also for those it does not match.
-    params.on_prompt =
-        if keyboard.is_none() && args.allow.is_empty() { OnPrompt::Deny } else { OnPrompt::Wait };
-    let watch = client.watch(session.session_id.clone(), Some(session.head_seq), true).reviving();
-    let result = submit(&client, &session, is_new, &params).await?;
-    let format = match (context.json, args.progress) {
-        (false, _) => Format::Text,
-        (true, progress) => Format::Json { progress },
+    let format = match (context.json, &schema) {
+        (true, _) => Format::Json { progress: args.progress },
+        (false, Some(_)) => Format::Notes,
+        (false, None) => Format::Text,
     };
-    let follow = Follow::new(client, params, &result, format, args.allow, keyboard);
-    follow.until_end(watch).await
+    let mut since = session.head_seq;
+    for tries_left in (0..=REMINDERS).rev() {
+        let keyboard = Keyboard::open();
+        // With rules of its own the run answers itself, also for those it does not match.
+        let nobody = keyboard.is_none() && args.allow.is_empty();
+        params.on_prompt = if nobody { OnPrompt::Deny } else { OnPrompt::Wait };
+        let watch = client.watch(session.session_id.clone(), Some(since), true).reviving();
+        let result =
+            submit(&client, &session, is_new && since == session.head_seq, &params).await?;
+        let (client, allow) = (client.clone(), args.allow.clone());
+        let follow = Follow::new(client, params.clone(), &result, format, allow, keyboard);
+        let Ended { exit, answer, seq } = follow.until_end(watch).await?;
+        let (Some(schema), Exit::Completed) = (&schema, exit) else { return Ok(exit) };
+        let complaint = match schema.fitted(&answer) {
+            Ok(_) if context.json => return Ok(exit),
+            Ok(value) => return render::line(&value.to_string()).map(|()| exit),
+            Err(complaint) => complaint,
+        };
+        eprintln!("agentctl: the answer does not fit the schema: {complaint}");
+        if tries_left > 0 {
+            let content = Content::Text(schema.reminder(&complaint));
+            let op = Op::UserInput { content, delivery: Delivery::Auto, expected_turn_id: None };
+            let again = submission(session.session_id.clone(), op);
+            params.submission = again.submission;
+            since = seq;
+        }
+    }
+    eprintln!("agentctl: asked {REMINDERS} times more; `agentctl show` has the answers");
+    Ok(Exit::Failed)
+}
+
+/// What the model is sent: the words, what was piped in, images, and what the answer must fit.
+fn content(args: &Run, schema: Option<&AnswerSchema>) -> Result<Content> {
+    let mut text = text::input(&args.prompt)?;
+    if let Some(schema) = schema {
+        text = format!("{text}\n\n{}", schema.request());
+    }
+    if args.images.is_empty() {
+        return Ok(Content::Text(text));
+    }
+    let mut parts = vec![Part::text(text)];
+    parts.extend(images::read(&args.images)?);
+    Ok(Content::Parts(parts))
 }
 
 /// The session to go on with, or a new one; and whether it is new.
@@ -70,6 +112,7 @@ async fn session(client: &Client, args: &Run) -> Result<(Session, bool)> {
     }
     let params = CreateParams {
         model_options: recording(args, None)?,
+        roots: directories(&args.add_dirs)?,
         ..in_directory(directory(args.cd.as_deref())?, &args.options)
     };
     Ok((client.call::<SessionCreate>(params).await?, true))
