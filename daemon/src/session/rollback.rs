@@ -125,7 +125,7 @@ impl Actor {
                 None => {
                     let message = match found.begun {
                         0 => "there is no turn to go back over".to_owned(),
-                        some => format!("the session has {some} turns, not {wanted}"),
+                        some => format!("{wanted} turns are more than the {some} there are"),
                     };
                     return Err(invalid("turns", message));
                 }

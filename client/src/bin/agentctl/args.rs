@@ -254,7 +254,7 @@ pub(crate) struct New {
     #[arg(long)]
     pub(crate) title: Option<String>,
     /// One more directory to work in
-    #[arg(long = "root", value_name = "DIR")]
+    #[arg(long = "add-dir", value_name = "DIR")]
     pub(crate) roots: Vec<PathBuf>,
     /// A label, as KEY=VALUE
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]

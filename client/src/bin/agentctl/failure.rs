@@ -63,7 +63,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
 /// Providers that exist as soon as their key is there: name, variable, a model to begin with.
 const WELL_KNOWN: [(&str, &str, &str); 3] = [
     ("openai", "OPENAI_API_KEY", "openai/gpt-5-mini"),
-    ("anthropic", "ANTHROPIC_API_KEY", "anthropic/claude-sonnet-4-5"),
+    ("anthropic", "ANTHROPIC_API_KEY", "anthropic/claude-sonnet-5"),
     ("openrouter", "OPENROUTER_API_KEY", "openrouter/qwen/qwen3-coder"),
 ];
 
