@@ -14,6 +14,7 @@ mod commands;
 mod crash;
 mod daemon;
 mod documents;
+mod interface;
 mod interrupt;
 mod lease;
 mod permission;

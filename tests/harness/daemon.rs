@@ -156,6 +156,18 @@ impl Daemon {
         command
     }
 
+    /// `agentctl` in this world and in front of a terminal of this size.
+    pub fn agentctl_at_a_terminal(
+        &self,
+        arguments: &[&str],
+        columns: u16,
+        rows: u16,
+    ) -> crate::Terminal {
+        let mut command = self.agentctl(arguments);
+        command.env("TERM", "xterm-256color");
+        crate::Terminal::start(&command, columns, rows)
+    }
+
     /// Lays both programs under their own names beside each other, as a package does.
     fn install(&self) {
         fs::create_dir(self.path("bin")).expect("the world can be written");

@@ -14,6 +14,7 @@ pub mod daemon;
 pub mod dialect;
 pub mod history;
 pub mod model_server;
+pub mod terminal;
 pub mod transcript;
 pub mod wait;
 
@@ -21,4 +22,5 @@ pub use client::{Client, Framing};
 pub use daemon::Daemon;
 pub use dialect::Dialect;
 pub use model_server::{Answer, Gate, ModelServer};
+pub use terminal::Terminal;
 pub use transcript::Transcript;

@@ -79,23 +79,30 @@ impl Screen {
         if above.is_empty() && panel.len() == self.panel.len() {
             self.paint_changed(&panel)?;
         } else {
-            queue!(self.out, MoveToColumn(0), Clear(ClearType::FromCursorDown))?;
-            for row in above {
-                self.row(row)?;
-                queue!(self.out, Print("\r\n"))?;
-            }
-            for (index, row) in panel.iter().enumerate() {
-                if index > 0 {
-                    queue!(self.out, Print("\r\n"))?;
-                }
-                self.row(row)?;
-            }
+            self.paint_all(above, &panel)?;
             up(&mut self.out, panel.len().saturating_sub(1))?;
             queue!(self.out, MoveToColumn(0))?;
         }
         queue!(self.out, EndSynchronizedUpdate)?;
         self.panel = panel;
         self.out.flush()
+    }
+
+    /// All rows, each over what stands there. What is below goes before the last one is written:
+    /// tmux takes the clearing of a whole screen for a reason to keep it.
+    fn paint_all(&mut self, above: &[Line<'static>], panel: &[Line<'static>]) -> io::Result<()> {
+        queue!(self.out, MoveToColumn(0))?;
+        let mut rows = above.iter().chain(panel).peekable();
+        while let Some(row) = rows.next() {
+            let is_last = rows.peek().is_none();
+            let what = if is_last { ClearType::FromCursorDown } else { ClearType::UntilNewLine };
+            queue!(self.out, Clear(what))?;
+            self.row(row)?;
+            if !is_last {
+                queue!(self.out, Print("\r\n"))?;
+            }
+        }
+        Ok(())
     }
 
     /// The rows of the panel that are not what they were.
@@ -143,8 +150,13 @@ impl Screen {
 
     /// Takes the panel away; what was written stays.
     pub(super) fn clear(&mut self) -> io::Result<()> {
-        self.panel = Vec::new();
-        execute!(self.out, MoveToColumn(0), Clear(ClearType::FromCursorDown))
+        let rows = std::mem::take(&mut self.panel).len();
+        queue!(self.out, MoveToColumn(0), Clear(ClearType::CurrentLine))?;
+        for _ in 1..rows {
+            queue!(self.out, MoveDown(1), Clear(ClearType::CurrentLine))?;
+        }
+        up(&mut self.out, rows.saturating_sub(1))?;
+        self.out.flush()
     }
 
     /// Stops this program until it is continued, with the terminal as it was.

@@ -135,13 +135,11 @@ impl Editor {
                 KeyCode::Up => completion.selected = (completion.selected + count - 1) % count,
                 KeyCode::Tab => self.accept(),
                 KeyCode::Enter if !self.is_complete() => self.accept(),
+                KeyCode::Enter => return self.enter(),
                 KeyCode::Esc => self.completion = None,
                 _ => return self.edit(key),
             }
-            return match key.code {
-                KeyCode::Enter if self.completion.is_some() => self.enter(),
-                _ => Handled::Yes,
-            };
+            return Handled::Yes;
         }
         match key.code {
             KeyCode::Enter if plain && !shift => self.enter(),
@@ -377,6 +375,11 @@ mod tests {
         press(&mut editor, KeyCode::Down);
         press(&mut editor, KeyCode::Tab);
         assert_eq!(editor.text(), "see @map.rs ");
+        // What is complete already is sent.
+        let mut editor = Editor::default();
+        typed(&mut editor, "/drop");
+        editor.offer(vec!["/drop".to_owned()]);
+        assert_eq!(press(&mut editor, KeyCode::Enter), Handled::Send);
     }
 
     #[test]

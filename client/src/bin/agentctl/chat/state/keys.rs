@@ -151,7 +151,9 @@ impl State {
         let content = if context.is_empty() {
             Content::Text(text.to_owned())
         } else {
-            let parts = context.into_iter().chain([text.to_owned()]);
+            // The text first: a session is named after it.
+            let context = context.into_iter().map(|ran| format!("\n\n{ran}"));
+            let parts = [text.to_owned()].into_iter().chain(context);
             Content::Parts(parts.map(Part::text).collect())
         };
         let id = self.next_id();

@@ -28,7 +28,13 @@ const INPUT_LINES: usize = 20;
 impl State {
     pub(super) fn message(&mut self, body: &Body) -> Vec<Effect> {
         match body {
-            Body::Message(message) => self.stream(message),
+            Body::Message(message) => {
+                if self.link == Link::Lost {
+                    self.link = Link::Opening;
+                    self.note(Tone::Good, "the daemon is back");
+                }
+                self.stream(message);
+            }
             Body::Lost => {
                 self.link = Link::Lost;
                 self.note(Tone::Warning, "the daemon is gone: waiting for it");
@@ -50,15 +56,10 @@ impl State {
             StreamMessage::Event(event) => self.ending_call(&event.body),
             _ => None,
         };
-        let written = self.answer.written > 0;
         for change in self.view.apply(message) {
-            if let Change::Withdrawn { item_id } = change
-                && self.answer.item_id.as_ref() == Some(&item_id)
-            {
+            if let Change::Withdrawn { .. } = change {
                 self.answer = Answer::default();
-                if written {
-                    self.note(Tone::Warning, "(that broke off; it starts again)");
-                }
+                self.note(Tone::Warning, "(what was being written broke off and does not count)");
             }
         }
         match message {
@@ -226,7 +227,7 @@ impl State {
             (None, None) => tool.name.clone(),
         };
         let ok = status == ToolStatus::Ok;
-        let text = tool.text();
+        let text = uncoloured(&tool.text());
         let runs = started.is_some_and(|(_, risk)| *risk == Risk::Execute);
         let (output, folded) = match (ok, runs) {
             (true, false) => (Vec::new(), 0),
@@ -291,9 +292,6 @@ impl State {
     fn marker(&mut self, marker: &Marker) {
         match marker {
             Marker::Joined { session, .. } => {
-                if self.link == Link::Lost {
-                    self.note(Tone::Good, "the daemon is back");
-                }
                 self.link = Link::Live;
                 self.joined = true;
                 let turn = session.active_turn_id.is_some();
@@ -331,8 +329,14 @@ pub(in crate::chat) fn call_line(name: &str, arguments: &serde_json::Value) -> S
     one_line(&format!("{name} {arguments}"), LINE_CHARS)
 }
 
-/// The last lines of a text, and how many there are before.
-pub(in crate::chat) fn tail(text: &str, count: usize) -> (Vec<String>, usize) {
+/// What a program wrote without the colours it gave it. Not for questions: there all is shown.
+pub(super) fn uncoloured(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
+/// The last lines of a program's output, and how many there are before.
+pub(in crate::chat) fn tail(output: &str, count: usize) -> (Vec<String>, usize) {
+    let text = uncoloured(output);
     let lines: Vec<&str> = text.lines().collect();
     let from = lines.len().saturating_sub(count);
     (lines[from..].iter().map(|line| (*line).to_owned()).collect(), from)

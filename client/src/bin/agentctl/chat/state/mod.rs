@@ -378,6 +378,7 @@ impl State {
 
     fn command_ended(&mut self, outcome: &str, ok: bool) {
         let Some(LocalCommand { command, output, .. }) = self.command.take() else { return };
+        let output = messages::uncoloured(&output);
         self.context.push(format!("I ran a command here: {command}\n{output}\n({outcome})"));
         let (last, folded) = tail(&output, messages::OUTPUT_LINES * 4);
         let shown = if folded > 0 {
