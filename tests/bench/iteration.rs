@@ -26,23 +26,31 @@ const PLACES: [usize; 3] = [10, 1_000, 10_000];
 /// Iterations that are measured at each place.
 const SAMPLES: usize = 200;
 
-pub(crate) fn measure(table: &mut Table) {
-    for (name, tool) in [("read", Tool::Read), ("shell", Tool::Shell)] {
-        let ours = daemon(tool);
-        let floor = bare_loop(tool);
-        for place in PLACES {
-            table.time(
-                &format!("iteration {place}, {name}, p50"),
-                ours.at(place),
-                ("bare loop, 2 commits", floor.at(place)),
-            );
-        }
+/// An iteration with a tool that runs in the daemon.
+pub(crate) fn measure_read(table: &mut Table) {
+    measure(table, "read", Tool::Read);
+}
+
+/// An iteration with a tool that is a process of its own.
+pub(crate) fn measure_shell(table: &mut Table) {
+    measure(table, "shell", Tool::Shell);
+}
+
+fn measure(table: &mut Table, name: &str, tool: Tool) {
+    let ours = daemon(tool);
+    let floor = bare_loop(tool);
+    for place in PLACES {
         table.time(
-            &format!("CPU of an iteration, {name}, mean"),
-            ours.cpu,
-            ("bare loop, 2 commits", floor.cpu),
+            &format!("iteration {place}, {name}, p50"),
+            ours.at(place),
+            ("bare loop, 2 commits", floor.at(place)),
         );
     }
+    table.time(
+        &format!("CPU of an iteration, {name}, mean"),
+        ours.cpu,
+        ("bare loop, 2 commits", floor.cpu),
+    );
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -32,12 +32,13 @@ fn main() {
     }
     // Cargo's own arguments begin with a dash.
     let wanted: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
-    let parts: [Part; 5] = [
+    let parts: [Part; 6] = [
         ("append", append::measure),
         ("fanout", fanout::measure),
         ("replay", replay::measure),
         ("round_trip", round_trip::measure),
-        ("iteration", iteration::measure),
+        ("iteration_read", iteration::measure_read),
+        ("iteration_shell", iteration::measure_shell),
     ];
     let mut table = Table::default();
     for (name, measure) in parts {
