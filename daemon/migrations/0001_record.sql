@@ -67,11 +67,10 @@ CREATE TABLE events (
     seq INTEGER NOT NULL,
     time INTEGER NOT NULL,
     turn_id TEXT,
-    item INTEGER REFERENCES items (id),
+    item INTEGER, -- of `items`; events go before their items, so nothing has to check it
     body TEXT NOT NULL,
     UNIQUE (session, seq)
 ) STRICT;
-CREATE INDEX events_by_item ON events (item) WHERE item IS NOT NULL;
 
 CREATE TABLE turns (
     id INTEGER PRIMARY KEY,

@@ -1,8 +1,8 @@
 //! The writer: one thread that owns the only write connection and commits in groups.
 //!
 //! All that has queued goes into one transaction and one fsync; every caller gets its own result,
-//! since each operation runs in a savepoint. A commit costs about as much as an fsync, so the more
-//! wait, the cheaper each is.
+//! since each operation runs in a savepoint where there are several. A commit costs about as much as
+//! an fsync, so the more wait, the cheaper each is.
 //!
 //! Invariants: *durable before visible*: an operation is published after its COMMIT and before its
 //! caller hears of it, in the order of the queue; what failed is never published. A group whose
@@ -199,8 +199,15 @@ impl State {
 
     fn commit(&self, group: &mut Group) -> Result<(), Lost> {
         self.begin()?;
-        for operation in group {
-            self.run_one(operation)?;
+        if let [alone] = &mut group[..] {
+            if !self.run_one(alone)? {
+                self.roll_back();
+                return Ok(());
+            }
+        } else {
+            for operation in group {
+                self.run_beside_others(operation)?;
+            }
         }
         self.execute("COMMIT").map_err(|error| {
             self.roll_back();
@@ -222,14 +229,9 @@ impl State {
         }
     }
 
-    /// Runs one operation in its savepoint. An error is the operation's own, unless SQLite gave
-    /// the whole transaction up over it.
-    fn run_one(&self, operation: &mut Box<dyn Operation>) -> Result<(), Lost> {
-        let lost = |error: rusqlite::Error| {
-            self.roll_back();
-            Lost::Transaction(error::cause(&error))
-        };
-        self.execute("SAVEPOINT operation").map_err(lost)?;
+    /// Runs one operation; whether it succeeded. An error is the operation's own, unless SQLite
+    /// gave the whole transaction up over it.
+    fn run_one(&self, operation: &mut Box<dyn Operation>) -> Result<bool, Lost> {
         let succeeded = catch_unwind(AssertUnwindSafe(|| operation.run(&self.conn)));
         let succeeded = succeeded.unwrap_or_else(|_panic| {
             let error = Error::failed(operation.name(), "internal fault", &self.path);
@@ -239,11 +241,20 @@ impl State {
         if self.conn.is_autocommit() {
             return Err(Lost::Transaction("the transaction was rolled back".to_owned()));
         }
-        if !succeeded {
+        Ok(succeeded)
+    }
+
+    /// Runs one operation of several, in a savepoint of its own.
+    fn run_beside_others(&self, operation: &mut Box<dyn Operation>) -> Result<(), Lost> {
+        let lost = |error: rusqlite::Error| {
+            self.roll_back();
+            Lost::Transaction(error::cause(&error))
+        };
+        self.execute("SAVEPOINT operation").map_err(lost)?;
+        if !self.run_one(operation)? {
             self.conn.execute_batch("ROLLBACK TO operation").map_err(lost)?;
         }
-        self.execute("RELEASE operation").map_err(lost)?;
-        Ok(())
+        self.execute("RELEASE operation").map_err(lost)
     }
 
     fn execute(&self, sql: &str) -> rusqlite::Result<()> {
