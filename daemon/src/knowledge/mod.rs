@@ -1,16 +1,23 @@
-//! What a model is told before a session's first input.
+//! What a model is told before a session's first input, and what may be learned from its turns.
 //!
 //! The system item is written once and then frozen: later changes on disk change new sessions
 //! only, so that a session behaves the same all along and the prefix of its requests stays byte
-//! for byte what provider caches have seen.
+//! for byte what provider caches have seen. What a completed turn taught is proposed as candidates
+//! and used by nobody before a person accepted it.
 //!
-//! Receives a session's directory; hands the text of the system item to `session`.
+//! Receives a session's directory and events; hands the text of the system item and candidates to
+//! `session`.
 
 mod instructions;
+mod memory;
+mod observer;
+mod workflow;
 
 use std::path::Path;
 
 use agentd_protocol::time::Time;
+
+pub use observer::Observer;
 
 /// The base prompt: who speaks, and how to work.
 const BASE: &str = "You are a coding agent that works in a user's directory through tools, run by \

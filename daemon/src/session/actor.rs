@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_protocol::daemon::ShutdownMode;
-use agentd_protocol::event::AbortReason;
-use agentd_protocol::id::{PromptId, SessionId, SubmissionId};
+use agentd_protocol::event::{AbortReason, EventBody};
+use agentd_protocol::id::{PromptId, SessionId, SubmissionId, TurnId};
 use agentd_protocol::submission::Op;
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
@@ -33,6 +33,7 @@ use super::submit::{self, Desk};
 use super::timers::{Timer, Timers};
 use super::work::Work;
 use crate::conversation::Window;
+use crate::knowledge::Observer;
 use crate::store::{self, Appended, PromptRecord, PromptResolution};
 use crate::tools::ToolContext;
 use crate::turn;
@@ -55,6 +56,9 @@ pub(super) struct Actor {
     /// The conversation as the model sees it; read when a turn needs it first.
     pub(super) window: Option<Window>,
     pub(super) context: Arc<ToolContext>,
+    /// What the running turn may teach, and what the last one did.
+    pub(super) observer: Observer,
+    pub(super) candidates: Option<(TurnId, Vec<EventBody>)>,
     /// Why the store cannot be written.
     pub(super) broken: Option<store::Error>,
     /// The transaction that is not waited for: at most one, and none goes ahead of it.

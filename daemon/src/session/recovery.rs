@@ -29,7 +29,7 @@ use super::services::Services;
 use super::state::{self, State, Turn};
 use super::timers::{Timer, Timers};
 use super::work::Work;
-use crate::knowledge;
+use crate::knowledge::{self, Observer};
 use crate::provider::ModelFacts;
 use crate::store::{self, LoadedSession, OpenTurn};
 use crate::tools::{self, FileSeen, FilesSeen, ToolContext, environment};
@@ -74,6 +74,8 @@ impl Actor {
             timers,
             window: None,
             context,
+            observer: Observer::default(),
+            candidates: None,
             broken: None,
             committing: None,
             renewing: None,
@@ -200,6 +202,9 @@ impl Actor {
 
     fn restore(&mut self, open: OpenTurn, moment: &mut Moment) {
         let OpenTurn { turn_id, params, events, in_flight } = open;
+        for event in &events {
+            self.observer.see(event);
+        }
         let steered: Vec<SubmitParams> = std::mem::take(&mut self.state.steered);
         let model = started_with(&events).unwrap_or_default();
         let facts = self.facts(&model);

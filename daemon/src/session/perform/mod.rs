@@ -62,6 +62,20 @@ impl Actor {
         for action in plan.actions {
             self.act(action).await;
         }
+        self.propose().await;
+    }
+
+    /// Writes what the observer made of a turn that completed. It comes after the turn's end and
+    /// after what followed it has begun, and its failure is nobody's.
+    async fn propose(&mut self) {
+        let Some((turn_id, candidates)) = self.candidates.take() else { return };
+        let mut plan = Plan::new(self.services.clock.now());
+        for candidate in candidates {
+            plan.turn_event(&turn_id, candidate);
+        }
+        if let Err(error) = self.commit(&mut plan).await {
+            self.commit_failed(error).await;
+        }
     }
 
     /// One transaction. Whoever waits is told when it is committed. What nothing depends on is
@@ -124,6 +138,10 @@ impl Actor {
 
     /// What this daemon keeps beside the store follows each committed event.
     fn note(&mut self, event: &Event) {
+        let candidates = self.observer.see(event);
+        if let Some(turn_id) = event.turn_id.as_ref().filter(|_| !candidates.is_empty()) {
+            self.candidates = Some((turn_id.clone(), candidates));
+        }
         if let Some(window) = &mut self.window {
             if let Some(item) = event.body.item() {
                 window.push(Arc::new(item.clone()));

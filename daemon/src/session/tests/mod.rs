@@ -1,5 +1,6 @@
 //! The actor's tests: a real store in a temporary directory, the demo model, the real tools.
 
+mod candidates;
 mod documents;
 mod faults;
 mod house;
