@@ -11,6 +11,7 @@ mod autostart;
 mod budget;
 mod calls;
 mod commands;
+mod context;
 mod crash;
 mod daemon;
 mod documents;

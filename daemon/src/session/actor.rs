@@ -326,6 +326,7 @@ impl Actor {
 
     fn task_done(&mut self, done: Done, plan: &mut Plan, moment: &mut turn::Moment) {
         match done {
+            Done::Model(news) => self.tell_turn(turn::Input::Stream(news), plan, moment),
             Done::Prepared { call_id, prepared } => {
                 self.call_prepared(call_id, prepared, plan, moment);
             }

@@ -17,7 +17,7 @@ use super::work::PreparedCall;
 use crate::provider::{ModelError, ModelEvent};
 use crate::store::{self, Appended};
 use crate::tools::OutputChunk;
-use crate::turn::{Judgement, Outcome};
+use crate::turn::{Judgement, Outcome, StreamInput};
 
 /// One input.
 #[derive(Debug)]
@@ -62,6 +62,8 @@ pub(super) enum Known {
 /// What a task came to.
 #[derive(Debug)]
 pub(super) enum Done {
+    /// What is known of a request when it goes out, or why it does not.
+    Model(StreamInput),
     /// The tool said what a call is.
     Prepared { call_id: CallId, prepared: Result<PreparedCall, String> },
     /// The policy needed no person.

@@ -45,7 +45,7 @@ use crate::store;
 pub use crate::store::Error as StoreError;
 
 /// What sessions can do that no method of its own stands for, by its name among the capabilities.
-pub const CAPABILITIES: &[&str] = &["probe", "rollback"];
+pub const CAPABILITIES: &[&str] = &["compact", "probe", "rollback"];
 
 /// Who sent something.
 #[derive(Debug, Clone)]

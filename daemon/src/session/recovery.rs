@@ -288,6 +288,7 @@ async fn read_state(services: &Arc<Services>, loaded: LoadedSession) -> State {
         queue,
         steered,
         last_end,
+        last_work_end,
         epoch,
         next_item_index,
         ..
@@ -316,6 +317,7 @@ async fn read_state(services: &Arc<Services>, loaded: LoadedSession) -> State {
         next_index: next_item_index,
         rival_lives,
         last_end,
+        last_work_end,
         hold_next: None,
         epoch,
         system,

@@ -35,6 +35,8 @@ pub(super) struct State {
     pub(super) turn: Option<Turn>,
     /// How the last turn ended.
     pub(super) last_end: Option<EventBody>,
+    /// How the last one ended that did anything but compact.
+    pub(super) last_work_end: Option<EventBody>,
     /// The place of the next item, while no turn runs.
     pub(super) next_index: u64,
     /// What was used, while no turn runs; true as of the last plan.
@@ -130,6 +132,25 @@ impl State {
         Ok(())
     }
 
+    /// Begins a turn that does nothing but compact. It lets no queue go that is held.
+    pub(super) fn begin_compaction(
+        &mut self,
+        plan: &mut Plan,
+        services: &Services,
+        turn_id: &TurnId,
+        params: SubmitParams,
+        moment: &mut Moment,
+    ) -> Result<(), Error> {
+        let (model, facts) = self.model(services, params.limits)?;
+        let start = self.start(services, turn_id.clone(), &params, &model, &facts);
+        let mut machine = Machine::new(start, moment);
+        let step = machine.step(Input::Compact, moment);
+        plan.step(turn_id, step);
+        self.hold_next = self.held.then_some(true);
+        self.turn = Some(Turn { machine, params, steered: BTreeMap::new() });
+        Ok(())
+    }
+
     /// What a machine of this session starts from.
     pub(super) fn start(
         &self,
@@ -152,6 +173,7 @@ impl State {
             submission_id: params.submission.id.clone(),
             model: model.to_owned(),
             window: facts.context_window.unwrap_or(0),
+            compacts: matches!(params.submission.op, Op::Compact {}),
             limits: params.limits.unwrap_or_default().or(self.session.limits),
             session_usage: self.usage,
             next_index: self.next_index,
@@ -189,6 +211,11 @@ impl State {
         self.usage = turn.machine.session_usage();
         let terminal = plan.events.iter().rev().find(|event| event.body.is_terminal());
         self.last_end = terminal.map(|event| event.body.clone());
+        // After a compaction, what was broken off before it can still be gone on with.
+        if !matches!(&self.last_end, Some(EventBody::TurnCompleted { .. }) if turn.machine.compacts())
+        {
+            self.last_work_end.clone_from(&self.last_end);
+        }
         let advances = matches!(
             self.last_end,
             Some(

@@ -18,6 +18,7 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::input::{Done, Input};
+use crate::conversation::Budget;
 use crate::permission::{ApprovedCall, Subject};
 use crate::provider::{Carriage, ModelError, ModelEvent, ModelStream};
 use crate::tools::{OutputChunk, Prepared, Tool};
@@ -53,6 +54,8 @@ pub(super) struct Work {
     pub(super) carriage: Carriage,
     /// What of the provider was told.
     pub(super) warned: BTreeSet<&'static str>,
+    /// What the last answer's request was measured against, and its size in tokens.
+    pub(super) asked: Option<(Budget, u64)>,
     pub(super) tasks: JoinSet<Done>,
     running: HashMap<Id, Running>,
     pub(super) cancel: CancellationToken,
@@ -94,6 +97,7 @@ impl Work {
         Self {
             model: None,
             attempt: 0,
+            asked: None,
             carriage: Carriage::default(),
             warned: BTreeSet::new(),
             tasks: JoinSet::new(),

@@ -34,7 +34,8 @@ pub(super) fn session(
         queue: submissions::queue(conn, key)?,
         steered: submissions::steered(conn, key)?,
         open_turn: open_turn(conn, key, session_id)?,
-        last_end: last_end(conn, key, session_id)?,
+        last_end: last_end(conn, key, session_id, true)?,
+        last_work_end: last_end(conn, key, session_id, false)?,
         next_item_index: items::next_index(conn, key)?,
         files_seen: files::all(conn, key)?,
         epoch: lease::own_epoch(conn, key, terms.holder)?,
@@ -70,8 +71,9 @@ fn last_end(
     conn: &Connection,
     key: i64,
     session_id: &SessionId,
+    also_compactions: bool,
 ) -> Result<Option<EventBody>, Error> {
-    let Some(seq) = turns::last_end(conn, key)? else { return Ok(None) };
+    let Some(seq) = turns::last_end(conn, key, also_compactions)? else { return Ok(None) };
     let span =
         Span { after: seq - 1, until: seq, turn_id: None, max_events: 1, max_bytes: usize::MAX };
     Ok(events::values(conn, key, session_id, span)?.pop().map(|event| event.body))

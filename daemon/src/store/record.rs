@@ -144,8 +144,10 @@ pub struct LoadedSession {
     pub steered: Vec<SubmitParams>,
     /// The turn that was running.
     pub open_turn: Option<OpenTurn>,
-    /// The terminal event of the last turn that ended: what `resume` goes on from.
+    /// The terminal event of the last turn that ended.
     pub last_end: Option<EventBody>,
+    /// The same of the last one that was more than a compaction: what `resume` goes on from.
+    pub last_work_end: Option<EventBody>,
     /// The place of the next item: one more than the last one's, booked ones included.
     pub next_item_index: u64,
     /// Files as this session saw them last: path, SHA-256.

@@ -137,17 +137,22 @@ pub(super) fn open(conn: &Connection, session: i64) -> Result<Option<Open>, Erro
 }
 
 /// The number of the event that ended the last turn, unless a rollback came after it: then there
-/// is nothing to go on with.
-pub(super) fn last_end(conn: &Connection, session: i64) -> Result<Option<u64>, Error> {
+/// is nothing to go on with. A turn that completed without an iteration only compacted.
+pub(super) fn last_end(
+    conn: &Connection,
+    session: i64,
+    also_compactions: bool,
+) -> Result<Option<u64>, Error> {
     let seq = conn
         .prepare_cached(
             "SELECT ended_seq FROM turns WHERE id = (
-                 SELECT max(id) FROM turns WHERE session = ?1 AND ended_seq IS NOT NULL)
+                 SELECT max(id) FROM turns WHERE session = ?1 AND ended_seq IS NOT NULL
+                     AND (?2 OR iterations > 0 OR outcome <> 'turn.completed'))
              AND NOT EXISTS (
                  SELECT 1 FROM events WHERE session = ?1 AND seq > ended_seq
                      AND body ->> '$.type' = 'session.rolled_back')",
         )?
-        .query_row([session], |row| row.get(0))
+        .query_row((session, also_compactions), |row| row.get(0))
         .optional()?;
     Ok(seq)
 }

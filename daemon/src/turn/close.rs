@@ -27,6 +27,11 @@ impl Machine {
     pub(super) fn cut_off(&mut self, ending: Ending) {
         let stream = match &self.phase {
             Phase::Stopping { .. } | Phase::Ended => return,
+            Phase::Streaming(stream) | Phase::RetryWait(stream) if stream.is_summary() => {
+                self.act(Action::StopRequest);
+                self.add_broken_usage();
+                None
+            }
             Phase::Streaming(stream) | Phase::RetryWait(stream) => {
                 let stream = Box::new(stream.clone());
                 self.batch = stream.calls.clone();

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::Settings;
 use super::calls::{Outcome, Traits};
+use super::context::{Cut, Full};
 
 /// What a turn starts from.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +28,8 @@ pub struct Start {
     pub model: String,
     /// The model's window in tokens; 0 where it is not known.
     pub window: u64,
+    /// The turn does nothing but compact: its first input is [`Input::Compact`].
+    pub compacts: bool,
     /// The limits in force: the submission's over the session's.
     pub limits: Limits,
     /// The session's usage so far.
@@ -52,6 +55,8 @@ pub struct Opening {
 pub enum Input {
     /// Begin; the first input of a new machine.
     Begin(Opening),
+    /// Compact; the first input of a new machine whose turn does nothing else.
+    Compact,
     /// Go on where the record stopped, or end for this reason; the first input of a restored
     /// machine.
     TakeUp { otherwise: AbortReason },
@@ -85,6 +90,15 @@ pub enum Input {
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "the fields are named after the words they carry")]
 pub enum StreamInput {
+    /// The request goes out and has about so many tokens. Of a session's first one it is said what
+    /// its system message and its tools take.
+    Measured { tokens: u64, fixed: Option<u64> },
+    /// The view does not fit into the model's window.
+    Full(Full),
+    /// The request for a summary goes out, and this is what the summary will replace.
+    Planned(Cut),
+    /// No request for a summary goes out: there is nothing that it could replace.
+    NothingToCompact,
     /// More text or reasoning.
     Delta { kind: DeltaKind, text: String },
     /// What the provider wants back with the reasoning before it, which is complete.
@@ -144,8 +158,12 @@ pub enum Record {
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "the fields are named after the words they carry")]
 pub enum Action {
-    /// Send the request for the item that was booked.
-    Request { item_id: ItemId, attempt: u32 },
+    /// Send the request for the item that was booked. With `fit`, answer [`StreamInput::Full`]
+    /// instead where it would be too large and something can be done about it.
+    Request { item_id: ItemId, attempt: u32, fit: bool },
+    /// Ask for a summary of what can be left out. `narrowed` is how often that was too
+    /// long, by the provider's word.
+    Summarize { attempt: u32, narrowed: u32 },
     /// Drop the model's stream.
     StopRequest,
     /// Tell watchers.

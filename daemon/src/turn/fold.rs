@@ -6,9 +6,9 @@
 //!
 //! Receives events; hands them on as state.
 
-use agentd_protocol::event::{Event, EventBody, Resolved};
+use agentd_protocol::event::{Event, EventBody, Resolved, Role};
 use agentd_protocol::id::{CallId, ItemId, SubmissionId};
-use agentd_protocol::item::{Call, Item, ItemBody, Origin, Part, ToolStatus, parts_text};
+use agentd_protocol::item::{Call, Item, ItemBody, Marker, Origin, Part, ToolStatus, parts_text};
 use agentd_protocol::permission::{Prompt, Resolution, Risk};
 use agentd_protocol::progress::InFlightItem;
 use agentd_protocol::session::Usage;
@@ -16,9 +16,10 @@ use serde_json::Value;
 
 use super::brakes::Stopwatch;
 use super::calls::{Batch, Outcome, Stage, Traits};
+use super::context::{CONTEXT_OVERFLOW, Context};
 use super::duplicate::Guard;
 use super::effect::{Outbox, Start};
-use super::stream::Stream;
+use super::stream::{Purpose, Stream};
 use super::{Machine, Moment, Phase, text};
 
 /// What a restart finds of a turn.
@@ -56,6 +57,8 @@ impl Machine {
             announced: None,
             refused_in_a_row: 0,
             asked_for_text: false,
+            continued: 0,
+            context: Context { compacts: start.compacts, ..Context::default() },
             rechecked: false,
             next_index: start.next_index,
             last_user_index: 0,
@@ -97,6 +100,9 @@ impl Machine {
     pub(super) fn apply(&mut self, body: &EventBody) {
         match body {
             EventBody::IterationStarted { index, .. } => self.fold_iteration(*index),
+            EventBody::ItemStarted { item_id, role: Role::Marker, attempt } => {
+                self.fold_summary(item_id, *attempt);
+            }
             EventBody::ItemStarted { item_id, attempt, .. } => self.fold_booked(item_id, *attempt),
             EventBody::MessageCompleted { item } => self.fold_item(item),
             EventBody::MessageReset { .. } => self.fold_reset(),
@@ -113,6 +119,10 @@ impl Machine {
             EventBody::PermissionRequested { prompt } => self.fold_prompt(prompt),
             EventBody::PermissionResolved(resolved) => self.fold_resolved(resolved),
             EventBody::UsageUpdated { turn, session, .. } => self.fold_usage(turn, session),
+            EventBody::Warning { code, .. } if code == CONTEXT_OVERFLOW => {
+                self.context.overflows += 1;
+                self.context.overflowing = true;
+            }
             _ if body.is_terminal() => self.phase = Phase::Ended,
             // Facts that decide nothing here.
             _ => {}
@@ -125,6 +135,7 @@ impl Machine {
         self.iterations = index;
         self.time.iteration();
         self.last_step = self.announced.take();
+        self.context.fitted = false;
         self.batch = Batch::default();
     }
 
@@ -138,7 +149,23 @@ impl Machine {
                 self.next_index - 1
             }
         };
+        // A compaction may have come between the notice and its request.
+        self.last_step = self.announced.take().or(self.last_step);
+        self.context.overflowing = false;
         self.phase = Phase::Streaming(Stream::new(item_id.clone(), index, attempt));
+    }
+
+    /// A marker takes its place when it is whole. Another one of them: the first was too long.
+    fn fold_summary(&mut self, item_id: &ItemId, attempt: u32) {
+        let narrowed = match &self.phase {
+            Phase::RetryWait(stream) | Phase::Streaming(stream) => match stream.purpose {
+                Purpose::Summary { narrowed, .. } if stream.item_id == *item_id => narrowed,
+                Purpose::Summary { narrowed, .. } => narrowed + 1,
+                Purpose::Answer => 0,
+            },
+            Phase::Calls | Phase::Stopping { .. } | Phase::Ended => 0,
+        };
+        self.phase = Phase::Streaming(Stream::summary(item_id.clone(), attempt, narrowed));
     }
 
     fn fold_item(&mut self, item: &Item) {
@@ -162,13 +189,29 @@ impl Machine {
                     self.phase = Phase::Calls;
                 }
             }
-            ItemBody::System { .. } | ItemBody::Tool(_) | ItemBody::Marker { .. } => {}
+            ItemBody::Marker { marker } => self.fold_marker(marker),
+            ItemBody::System { .. } | ItemBody::Tool(_) => {}
+        }
+    }
+
+    /// Results that the model reads no longer may be asked for again.
+    fn fold_marker(&mut self, marker: &Marker) {
+        match marker {
+            Marker::Compaction { .. } | Marker::CompactionFailed { .. } => {
+                self.context.fitted = true;
+                self.phase = Phase::Calls;
+            }
+            Marker::Pruning { .. } | Marker::Rollback { .. } => {}
+        }
+        if matches!(marker, Marker::Compaction { .. } | Marker::Pruning { .. }) {
+            self.guard = Guard::default();
         }
     }
 
     fn fold_note(&mut self, note: &str) {
         match note {
             text::NO_TEXT => self.asked_for_text = true,
+            text::CONTINUE => self.continued += 1,
             text::RECHECK => self.rechecked = true,
             _ => match text::changed_model(note) {
                 Some(model) => model.clone_into(&mut self.model),
@@ -179,7 +222,7 @@ impl Machine {
 
     fn fold_reset(&mut self) {
         if let Phase::Streaming(stream) = &mut self.phase {
-            *stream = Stream::new(stream.item_id.clone(), stream.index, stream.attempt);
+            *stream = stream.emptied();
         }
     }
 

@@ -23,6 +23,9 @@ use super::{Ending, Machine, Moment, Phase, text};
 /// Iterations in a row whose calls were all refused, after which a turn makes no progress.
 const MAX_REFUSED_IN_A_ROW: u32 = 3;
 
+/// How often an answer that the output limit cut is gone on with in a turn.
+const MAX_CONTINUATIONS: u32 = 3;
+
 /// The word by which providers say that the output limit cut an answer.
 const CUT_BY_LENGTH: &str = "length";
 
@@ -44,8 +47,13 @@ impl Machine {
     }
 
     fn record_item(&mut self, body: ItemBody, moment: &mut Moment) {
+        let item_id = moment.item_id();
+        self.record_item_as(item_id, body, moment);
+    }
+
+    pub(super) fn record_item_as(&mut self, item_id: ItemId, body: ItemBody, moment: &Moment) {
         let item = Item {
-            item_id: moment.item_id(),
+            item_id,
             index: self.next_index,
             turn_id: self.turn_id.clone(),
             created_at: moment.now,
@@ -55,7 +63,7 @@ impl Machine {
         self.emit(EventBody::MessageCompleted { item: Box::new(item) });
     }
 
-    fn note(&mut self, note: impl Into<String>, moment: &mut Moment) {
+    pub(super) fn note(&mut self, note: impl Into<String>, moment: &mut Moment) {
         let content = vec![Part::text(note)];
         let body = ItemBody::User { content, origin: Origin::Agentd, submission_id: None };
         self.record_item(body, moment);
@@ -63,15 +71,7 @@ impl Machine {
 
     /// The next request, if the brakes let it through.
     fn next_iteration(&mut self, moment: &mut Moment) {
-        let totals = Totals {
-            iterations: self.iterations,
-            turn: self.usage,
-            session: self.session_usage,
-            longest_answer: self.longest_answer,
-            active_ms: self.time.active_ms(),
-            longest_ms: self.time.longest_ms(),
-        };
-        match brakes::before_request(&self.limits, &totals) {
+        match brakes::before_request(&self.limits, &self.brake_totals()) {
             Verdict::Stop(limit, scope) => return self.exhaust(limit, scope),
             Verdict::Go => self.take_in(moment),
             Verdict::Last(limit, scope) => {
@@ -86,10 +86,21 @@ impl Machine {
         self.book(moment.item_id(), 1);
     }
 
-    fn book(&mut self, item_id: ItemId, attempt: u32) {
+    pub(super) fn brake_totals(&self) -> Totals {
+        Totals {
+            iterations: self.iterations,
+            turn: self.usage,
+            session: self.session_usage,
+            longest_answer: self.longest_answer,
+            active_ms: self.time.active_ms(),
+            longest_ms: self.time.longest_ms(),
+        }
+    }
+
+    pub(super) fn book(&mut self, item_id: ItemId, attempt: u32) {
         let role = Role::Assistant;
         self.emit(EventBody::ItemStarted { item_id: item_id.clone(), role, attempt });
-        self.act(Action::Request { item_id, attempt });
+        self.act(Action::Request { item_id, attempt, fit: !self.context.fitted });
     }
 
     /// What came for the next iteration: inputs, and another model.
@@ -126,8 +137,9 @@ impl Machine {
         if text.is_empty() {
             return;
         }
-        if let Phase::Streaming(stream) = &mut self.phase {
-            let progress = stream.extend(kind, text);
+        if let Phase::Streaming(stream) = &mut self.phase
+            && let Some(progress) = stream.extend(kind, text)
+        {
             self.act(Action::Progress(progress));
         }
     }
@@ -147,6 +159,10 @@ impl Machine {
         moment: &mut Moment,
     ) {
         let Phase::Streaming(stream) = &mut self.phase else { return };
+        if stream.is_summary() {
+            // It was told not to; what it wrote besides counts.
+            return;
+        }
         let call_id = moment.call_id();
         let item_id = stream.item_id.clone();
         let provider_call_id = provider_call_id.filter(|id| !id.is_empty());
@@ -176,6 +192,9 @@ impl Machine {
         moment: &mut Moment,
     ) {
         let Phase::Streaming(stream) = &mut self.phase else { return };
+        if stream.is_summary() {
+            return self.summarized(moment);
+        }
         let cut = finish_reason.as_deref() == Some(CUT_BY_LENGTH);
         if cut && let Some(last) = stream.calls.last_mut() {
             last.stage =
@@ -187,7 +206,7 @@ impl Machine {
         // What the tools said while it streamed still holds.
         self.batch = stream.calls.clone();
         if stream.calls.is_empty() {
-            self.answered_plainly(stream.has_text(), continues, moment);
+            self.answered_plainly(stream.has_text(), continues, cut, moment);
         } else if self.last_step.is_some() {
             self.batch.close_open(ToolStatus::NotRun, text::LAST_STEP);
         }
@@ -200,7 +219,7 @@ impl Machine {
         answer: AssistantItem,
         moment: &Moment,
     ) {
-        let usage = answer.usage;
+        let (usage, context_tokens) = (answer.usage, stream.context_tokens());
         let item = Item {
             item_id: stream.item_id.clone(),
             index: stream.index,
@@ -210,26 +229,34 @@ impl Machine {
             body: ItemBody::Assistant(answer),
         };
         self.emit(EventBody::MessageCompleted { item: Box::new(item) });
-        self.add_usage(usage);
+        self.add_usage(usage, context_tokens);
     }
 
-    fn add_usage(&mut self, usage: Usage) {
+    pub(super) fn add_usage(&mut self, usage: Usage, context_tokens: u64) {
         let mut turn = self.usage;
         turn.add(&usage);
         let mut session = self.session_usage;
         session.add(&usage);
-        let tokens = usage.input.saturating_add(usage.output);
-        let context = ContextSize { tokens, window: self.window };
+        let context = ContextSize { tokens: context_tokens, window: self.window };
         self.emit(EventBody::UsageUpdated { turn, session, context });
     }
 
     /// An answer without calls: the turn is over, unless something says otherwise.
-    fn answered_plainly(&mut self, has_text: bool, continues: bool, moment: &mut Moment) {
+    fn answered_plainly(
+        &mut self,
+        has_text: bool,
+        continues: bool,
+        cut: bool,
+        moment: &mut Moment,
+    ) {
         if !self.steered.is_empty() && self.last_step.is_none() {
             return self.next_iteration(moment);
         }
         if continues && self.last_step.is_none() {
             return self.next_iteration(moment);
+        }
+        if cut {
+            return self.answer_cut(moment);
         }
         if !has_text && !self.asked_for_text && self.last_step.is_none() {
             self.note(text::NO_TEXT, moment);
@@ -241,6 +268,21 @@ impl Machine {
                 message: "the model ended its turn without a word".to_owned(),
             });
         }
+        self.complete(moment);
+    }
+
+    /// The output limit cut an answer without calls: it goes on, a few times.
+    fn answer_cut(&mut self, moment: &mut Moment) {
+        if self.last_step.is_none() && self.continued < MAX_CONTINUATIONS {
+            self.note(text::CONTINUE, moment);
+            return self.next_iteration(moment);
+        }
+        self.emit(EventBody::Warning {
+            code: "output_limit".to_owned(),
+            message: "the output limit cut the answer off, and it is not whole: ask for the rest, \
+                      or raise `max_output_tokens` of the model"
+                .to_owned(),
+        });
         self.complete(moment);
     }
 
@@ -269,16 +311,21 @@ impl Machine {
         self.next_iteration(moment);
     }
 
-    pub(super) fn stream_broken(&mut self, error: TurnError, retry: Option<Retry>) {
-        let Some(retry) = retry else { return self.cut_off(Ending::Failed(error)) };
+    pub(super) fn stream_broken(
+        &mut self,
+        error: TurnError,
+        retry: Option<Retry>,
+        moment: &mut Moment,
+    ) {
         let Phase::Streaming(stream) = &self.phase else { return };
+        let retry = match retry {
+            Some(retry) => retry,
+            None if stream.is_summary() => return self.summary_broken(error, moment),
+            None => return self.cut_off(Ending::Failed(error)),
+        };
         let (item_id, attempt) = (stream.item_id.clone(), stream.attempt);
         let discarded: Vec<_> = stream.calls.calls().map(|call| call.call_id.clone()).collect();
-        let usage = stream.usage;
-        if usage != Usage::default() {
-            // A failed attempt that reported what it used was paid for.
-            self.add_usage(usage);
-        }
+        self.add_broken_usage();
         // Also where only the booked item was recorded: a watcher has to know which attempt counts.
         self.emit(EventBody::MessageReset { item_id, attempt, discarded });
         self.emit(EventBody::RetryScheduled {
@@ -293,6 +340,9 @@ impl Machine {
     pub(super) fn retry_due(&mut self) {
         let Phase::RetryWait(stream) = &self.phase else { return };
         let (item_id, attempt) = (stream.item_id.clone(), stream.attempt + 1);
+        if stream.is_summary() {
+            return self.summarize(item_id, attempt);
+        }
         self.book(item_id, attempt);
     }
 

@@ -20,6 +20,7 @@
 mod brakes;
 mod calls;
 mod close;
+mod context;
 mod duplicate;
 mod effect;
 mod fold;
@@ -40,6 +41,7 @@ use agentd_protocol::session::{Limits, Usage};
 
 pub use self::brakes::DEFAULT_MAX_ITERATIONS;
 pub use self::calls::{Outcome, Traits};
+pub use self::context::{Cut, Full, MAX_FAILED_COMPACTIONS, Pruning};
 pub use self::duplicate::DuplicateRule;
 pub use self::effect::{
     Action, Input, Judgement, Opening, Record, Retry, Start, Step, StreamInput,
@@ -56,7 +58,7 @@ use self::stream::Stream;
 /// Where a turn is.
 #[derive(Debug, Clone, PartialEq)]
 enum Phase {
-    /// A model is answering.
+    /// A model is answering, or writing a summary.
     Streaming(Stream),
     /// A model's answer broke off; the next attempt waits.
     RetryWait(Stream),
@@ -113,6 +115,9 @@ pub struct Machine {
     refused_in_a_row: u32,
     /// An answer without text and calls was asked for once more.
     asked_for_text: bool,
+    /// How often an answer that the output limit cut was gone on with.
+    continued: u32,
+    context: context::Context,
     /// One more iteration was made since the record did not fit together.
     rechecked: bool,
     /// The index that the next item gets.
@@ -149,6 +154,16 @@ impl Machine {
     /// Whether it waits for a person and for nothing else.
     pub fn is_waiting(&self) -> bool {
         matches!(self.phase, Phase::Calls) && self.batch.waits_for_people()
+    }
+
+    /// Whether it does nothing but compact.
+    pub fn compacts(&self) -> bool {
+        self.context.compacts
+    }
+
+    /// Whether the request that is out asks for a summary.
+    pub fn is_summarizing(&self) -> bool {
+        matches!(&self.phase, Phase::Streaming(stream) if stream.is_summary())
     }
 
     /// Whether it is being cut off.

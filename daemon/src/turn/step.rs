@@ -20,6 +20,7 @@ impl Machine {
         let due = matches!(input, Input::CheckpointDue);
         match input {
             Input::Begin(opening) => self.begin(opening, moment),
+            Input::Compact => self.begin_compaction(moment),
             Input::TakeUp { otherwise } => self.take_up(otherwise),
             Input::Stream(news) => self.stream(news, moment),
             Input::RetryDue => self.retry_due(),
@@ -84,6 +85,10 @@ impl Machine {
     fn stream(&mut self, news: StreamInput, moment: &mut Moment) {
         let Phase::Streaming(_) = self.phase else { return };
         match news {
+            StreamInput::Measured { tokens, fixed } => self.measured(tokens, fixed),
+            StreamInput::Full(full) => self.view_full(full, moment),
+            StreamInput::Planned(cut) => self.planned(cut),
+            StreamInput::NothingToCompact => self.nothing_to_compact(moment),
             StreamInput::Delta { kind, text } => self.delta(kind, text),
             StreamInput::Signature(signature) => self.signed(signature),
             StreamInput::Call { provider_call_id, name, arguments } => {
@@ -96,7 +101,7 @@ impl Machine {
             StreamInput::End { finish_reason, continues } => {
                 self.stream_ended(finish_reason, continues, moment);
             }
-            StreamInput::Broken { error, retry } => self.stream_broken(error, retry),
+            StreamInput::Broken { error, retry } => self.stream_broken(error, retry, moment),
         }
     }
 

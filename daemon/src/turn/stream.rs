@@ -8,7 +8,9 @@ use agentd_protocol::progress::{DeltaKind, InFlightItem, Progress};
 use agentd_protocol::session::Usage;
 
 use super::calls::Batch;
+use super::context::Cut;
 use super::effect::Record;
+use super::text;
 
 /// One attempt at an answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,12 +19,27 @@ pub(super) struct Stream {
     /// The item's place in the session, taken when it was booked.
     pub(super) index: u64,
     pub(super) attempt: u32,
+    pub(super) purpose: Purpose,
     /// Text and reasoning in the order in which they came.
     parts: Vec<AssistantPart>,
     text: Track,
     reasoning: Track,
     pub(super) calls: Batch,
     pub(super) usage: Usage,
+    /// About how many tokens the request has; 0 where nobody has said.
+    pub(super) asked_tokens: u64,
+}
+
+/// What a request is for.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Purpose {
+    Answer,
+    Summary {
+        /// How often the request was too long.
+        narrowed: u32,
+        /// What the summary will replace; absent before its request went out.
+        cut: Option<Box<Cut>>,
+    },
 }
 
 /// How far one kind of text is.
@@ -40,12 +57,30 @@ impl Stream {
             item_id,
             index,
             attempt,
+            purpose: Purpose::Answer,
             parts: Vec::new(),
             text: Track::default(),
             reasoning: Track::default(),
             calls: Batch::default(),
             usage: Usage::default(),
+            asked_tokens: 0,
         }
+    }
+
+    /// An attempt at a summary: it has no place before it is whole.
+    pub(super) fn summary(item_id: ItemId, attempt: u32, narrowed: u32) -> Self {
+        let purpose = Purpose::Summary { narrowed, cut: None };
+        Self { purpose, ..Self::new(item_id, 0, attempt) }
+    }
+
+    /// The same attempt, of which nothing has come.
+    pub(super) fn emptied(&self) -> Self {
+        let purpose = self.purpose.clone();
+        Self { purpose, ..Self::new(self.item_id.clone(), self.index, self.attempt) }
+    }
+
+    pub(super) fn is_summary(&self) -> bool {
+        matches!(self.purpose, Purpose::Summary { .. })
     }
 
     /// What a restart finds of it.
@@ -70,25 +105,51 @@ impl Stream {
         }
     }
 
-    /// More text; the news for watchers.
-    pub(super) fn extend(&mut self, kind: DeltaKind, delta: String) -> Progress {
+    /// More text; the news for watchers. A summary is shown when it is whole, and in no crash is
+    /// half of one worth keeping.
+    pub(super) fn extend(&mut self, kind: DeltaKind, delta: String) -> Option<Progress> {
+        if self.is_summary() {
+            self.append(kind, &delta);
+            return None;
+        }
         let track = self.track(kind);
         let offset = track.bytes;
         track.bytes += delta.len() as u64;
         track.unsaved.push_str(&delta);
-        match (self.parts.last_mut(), kind) {
-            (Some(AssistantPart::Text { text }), DeltaKind::Text)
-            | (Some(AssistantPart::Reasoning { text, signature: None }), DeltaKind::Reasoning) => {
-                text.push_str(&delta);
-            }
-            _ => self.parts.push(part(kind, delta.clone())),
-        }
-        Progress::MessageDelta {
+        self.append(kind, &delta);
+        Some(Progress::MessageDelta {
             item_id: self.item_id.clone(),
             attempt: self.attempt,
             kind,
             offset,
             delta,
+        })
+    }
+
+    fn append(&mut self, kind: DeltaKind, delta: &str) {
+        match (self.parts.last_mut(), kind) {
+            (Some(AssistantPart::Text { text }), DeltaKind::Text)
+            | (Some(AssistantPart::Reasoning { text, signature: None }), DeltaKind::Reasoning) => {
+                text.push_str(delta);
+            }
+            _ => self.parts.push(part(kind, delta.to_owned())),
+        }
+    }
+
+    /// The text without the reasoning.
+    pub(super) fn text(&self) -> String {
+        let texts = self.parts.iter().filter_map(|part| match part {
+            AssistantPart::Text { text } => Some(text.as_str()),
+            AssistantPart::Reasoning { .. } => None,
+        });
+        texts.collect()
+    }
+
+    /// Tokens of the request and its answer: the provider's count, else an estimate.
+    pub(super) fn context_tokens(&self) -> u64 {
+        match self.usage.input {
+            0 => self.asked_tokens + text::tokens(self.text().len()),
+            input => input + self.usage.output,
         }
     }
 
@@ -132,9 +193,7 @@ impl Stream {
 
     /// Whether there is text that is not white space.
     pub(super) fn has_text(&self) -> bool {
-        self.parts
-            .iter()
-            .any(|part| matches!(part, AssistantPart::Text { text } if !text.trim().is_empty()))
+        !self.text().trim().is_empty()
     }
 
     /// The item that the stream came to.

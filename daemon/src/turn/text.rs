@@ -29,6 +29,46 @@ pub(super) const DUPLICATE: &str = "Not run again: the same call succeeded befor
 pub(super) const NO_TEXT: &str =
     "Your last answer was empty. Answer the user, or call a tool if there is work left.";
 
+/// Asks for the rest of an answer that the output limit cut.
+pub(super) const CONTINUE: &str = "Your last answer was cut off by the output limit. Go on exactly \
+     where it stopped, without repeating what you have written.";
+
+/// No answer is old enough to be summed up.
+pub(super) const NOTHING_TO_COMPACT: &str =
+    "there is nothing that a summary could take the place of";
+
+/// A model was asked for a summary.
+pub(super) const NO_SUMMARY: &str = "the model wrote no summary";
+
+/// Says that nothing is compacted any more unasked.
+pub(super) fn compaction_off(failures: u32) -> String {
+    format!(
+        "automatic compaction is off for this session, after {failures} in a row that failed or \
+         freed little: `agentctl compact` turns it on again once one succeeds"
+    )
+}
+
+/// What a model reads in the place of what was summed up.
+pub(super) fn summary(said: &str, files: &str, in_the_middle: bool) -> String {
+    let mut text = format!(
+        "This sums up the conversation up to here; of what was before, only the user's words \
+         above are kept.\n\n{said}"
+    );
+    if !files.is_empty() {
+        text.push_str("\n\nFiles that calls have named so far, by tool:\n");
+        text.push_str(files.trim_end());
+    }
+    if in_the_middle {
+        text.push_str("\n\nGo on with the work where it stopped.");
+    }
+    text
+}
+
+/// About how many tokens so many bytes of text are.
+pub(super) fn tokens(bytes: usize) -> u64 {
+    bytes.div_ceil(4) as u64
+}
+
 /// Asks for an answer after a record that did not fit together.
 pub(super) const RECHECK: &str = "Go on and answer the latest input.";
 

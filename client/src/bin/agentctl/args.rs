@@ -86,6 +86,8 @@ pub(crate) enum Command {
     Interrupt(Interrupt),
     /// Go on after an interruption, a failure or a used-up budget
     Resume(Target),
+    /// Make room: a summary takes the place of the older part of the conversation
+    Compact(Target),
     /// Hide the last turns from the model
     Rollback(Rollback),
     /// Take the last turn back with the files that it changed

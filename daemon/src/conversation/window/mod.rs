@@ -8,24 +8,37 @@
 //!
 //! Invariants. *New work only*: a segment is encoded once for an encoding key. *Stable prefix*:
 //! what is handed out starts with what was handed out before, byte for byte, unless the key or a
-//! rollback changed in between. *Every call has one result* ([`repair`]). *Same bytes*: another
+//! marker changed in between. *Every call has one result* ([`repair`]). *Same bytes*: another
 //! window that gets the same items hands out the same bytes, which needs every item that is in the
 //! record, an empty answer to a failed request too: it tells where a segment was sealed.
 //!
 //! Receives items from `session` once they are complete; hands out encoded messages.
 
+mod compaction;
+mod marks;
+mod prune;
+mod size;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use agentd_protocol::id::{CallId, ItemId};
+use agentd_protocol::id::CallId;
 use agentd_protocol::item::{AssistantStatus, Item, ItemBody, Marker};
 use bytes::{Bytes, BytesMut};
 
 use super::repair;
 use super::rope::Rope;
 
-#[cfg(test)]
-mod tests;
+pub use compaction::Compaction;
+pub use prune::Pruning;
+
+use marks::Marks;
+use size::Size;
+use view::View;
 
 /// Turns a segment into the bytes of a wire format. It gets the assistant item whose calls the
 /// segment answers, if it answers any, and the segment's items.
@@ -34,10 +47,12 @@ pub type Encode<'a> = dyn FnMut(Option<&Item>, &[Arc<Item>]) -> Bytes + 'a;
 /// The model's view of a session.
 #[derive(Debug, Default)]
 pub struct Window {
+    /// Everything of the record, also what the view leaves out: a rollback may bring it back.
     rounds: Vec<Round>,
     /// Calls that started and have no result so far.
     started: HashSet<CallId>,
-    rollbacks: Rollbacks,
+    marks: Marks,
+    size: Size,
     sent: Sent,
 }
 
@@ -59,15 +74,6 @@ struct Sent {
     bytes: Rope,
 }
 
-/// Which items are hidden.
-#[derive(Debug, Default)]
-struct Rollbacks {
-    active: Vec<(ItemId, Vec<ItemId>)>,
-    undone: HashSet<ItemId>,
-    /// The items of all active rollbacks.
-    hidden: HashSet<ItemId>,
-}
-
 impl Window {
     /// A window without items.
     pub fn new() -> Self {
@@ -78,12 +84,12 @@ impl Window {
     /// view and is left out: push it again when it is complete or partial.
     pub fn push(&mut self, item: Arc<Item>) {
         match &item.body {
-            ItemBody::System { .. } => self.open_round(Some(item)),
-            ItemBody::Assistant(assistant) => {
-                if assistant.status != AssistantStatus::Streaming {
-                    self.open_round(Some(item));
-                }
-            }
+            ItemBody::Marker { marker } => return self.mark(&item, marker),
+            ItemBody::Assistant(answer) if answer.status == AssistantStatus::Streaming => return,
+            _ => self.size.add(&item),
+        }
+        match &item.body {
+            ItemBody::System { .. } | ItemBody::Assistant(_) => self.open_round(Some(item)),
             ItemBody::User { .. } => {
                 if self.rounds.len() == self.sent.rounds {
                     self.open_round(None);
@@ -100,7 +106,14 @@ impl Window {
                     round.results.push(item);
                 }
             }
-            ItemBody::Marker { marker } => self.push_marker(&item.item_id, marker),
+            ItemBody::Marker { .. } => {}
+        }
+    }
+
+    fn mark(&mut self, item: &Arc<Item>, marker: &Marker) {
+        if self.marks.push(item, marker, &self.rounds) {
+            self.sent = Sent::default();
+            self.size = Size::default();
         }
     }
 
@@ -108,6 +121,17 @@ impl Window {
     /// is told so.
     pub fn call_started(&mut self, call_id: CallId) {
         self.started.insert(call_id);
+    }
+
+    /// How many compactions in a row failed or were of no use, those apart that were asked for.
+    pub fn failed_compactions(&self) -> u32 {
+        self.marks.failed_compactions()
+    }
+
+    /// Whether the model has answered nothing yet.
+    pub fn is_unanswered(&self) -> bool {
+        let answers = |head: &Arc<Item>| matches!(head.body, ItemBody::Assistant(_));
+        !self.rounds.iter().any(|round| round.head.as_ref().is_some_and(answers))
     }
 
     /// The messages of the next request: every segment's bytes from `encode`, joined by
@@ -119,79 +143,62 @@ impl Window {
         if self.sent.key != key {
             self.sent = Sent { key: key.to_owned(), ..Sent::default() };
         }
-        let mut fresh = BytesMut::new();
-        let mut first = self.sent.bytes.is_empty();
-        for round in &self.rounds[self.sent.rounds..] {
-            let head = round.head.as_ref().filter(|item| !self.rollbacks.hide(item));
-            for (answers, segment) in self.segments(head, round) {
+        let fresh = self.seen(self.marks.view(), self.sent.rounds);
+        let is_first = self.sent.bytes.is_empty();
+        let fresh = self.encoded(&fresh, is_first, separator, encode);
+        self.sent.bytes.append(fresh);
+        self.sent.rounds = self.rounds.len();
+        self.sent.bytes.pieces()
+    }
+
+    /// These rounds' bytes.
+    fn encoded(
+        &self,
+        rounds: &[Round],
+        is_first: bool,
+        separator: &str,
+        encode: &mut Encode<'_>,
+    ) -> Bytes {
+        let mut encoded = BytesMut::new();
+        let mut first = is_first;
+        for round in rounds {
+            for (answers, segment) in self.segments(round) {
                 let bytes = encode(answers, &segment);
                 if bytes.is_empty() {
                     continue;
                 }
                 if !std::mem::take(&mut first) {
-                    fresh.extend_from_slice(separator.as_bytes());
+                    encoded.extend_from_slice(separator.as_bytes());
                 }
-                fresh.extend_from_slice(&bytes);
+                encoded.extend_from_slice(&bytes);
             }
         }
-        self.sent.bytes.append(fresh.freeze());
-        self.sent.rounds = self.rounds.len();
-        self.sent.bytes.pieces()
+        encoded.freeze()
     }
 
     /// The segments of a round that are not empty.
     fn segments<'a>(
         &self,
-        head: Option<&'a Arc<Item>>,
-        round: &Round,
+        round: &'a Round,
     ) -> impl Iterator<Item = (Option<&'a Item>, Vec<Arc<Item>>)> {
+        let head = round.head.as_ref();
         let own = head.filter(|item| !is_empty_answer(item)).map(|item| vec![Arc::clone(item)]);
         let answers = head.map(AsRef::as_ref);
-        let recorded = self.visible(&round.results);
-        let mut after = repair::results(answers, &recorded, |call| self.started.contains(call));
-        after.extend(self.visible(&round.inputs));
+        let started = |call: &CallId| self.started.contains(call);
+        let mut after = repair::results(answers, &round.results, started);
+        after.extend(round.inputs.iter().cloned());
         let after = (!after.is_empty()).then_some(after);
         [own.map(|own| (None, own)), after.map(|after| (answers, after))].into_iter().flatten()
-    }
-
-    fn visible(&self, items: &[Arc<Item>]) -> Vec<Arc<Item>> {
-        items.iter().filter(|item| !self.rollbacks.hide(item)).cloned().collect()
     }
 
     fn open_round(&mut self, head: Option<Arc<Item>>) {
         self.rounds.push(Round { head, ..Round::default() });
     }
-
-    fn push_marker(&mut self, id: &ItemId, marker: &Marker) {
-        match marker {
-            Marker::Rollback { hidden, undo } => {
-                self.rollbacks.push(id, hidden, undo.as_ref());
-                self.sent = Sent::default();
-            }
-            // Nobody writes these yet: the view is what was recorded, whole.
-            Marker::Compaction { .. }
-            | Marker::CompactionFailed { .. }
-            | Marker::Pruning { .. } => {}
-        }
-    }
 }
 
-impl Rollbacks {
-    fn push(&mut self, id: &ItemId, hidden: &[ItemId], undo: Option<&ItemId>) {
-        match undo {
-            Some(undone) => {
-                self.active.retain(|(marker, _)| marker != undone);
-                self.undone.insert(undone.clone());
-            }
-            None => self.active.push((id.clone(), hidden.to_vec())),
-        }
-        self.hidden = self.active.iter().flat_map(|(_, items)| items.iter().cloned()).collect();
-    }
-
-    /// Whether an item is hidden: by a marker, or by its own word where its marker is not here.
-    fn hide(&self, item: &Item) -> bool {
-        self.hidden.contains(&item.item_id)
-            || item.hidden_by.as_ref().is_some_and(|marker| !self.undone.contains(marker))
+impl Round {
+    fn items(&self) -> impl Iterator<Item = &Arc<Item>> {
+        self.head.iter().chain(&self.results).chain(&self.inputs)
     }
 }
 

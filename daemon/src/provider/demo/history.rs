@@ -17,6 +17,8 @@ pub(super) struct Turn {
     pub(super) outcomes: Vec<Outcome>,
     /// agentd said that this is the turn's last request.
     pub(super) last_step: bool,
+    /// agentd asks for a summary, and for nothing else.
+    pub(super) summary: bool,
 }
 
 /// What became of a call; no status where nothing is known of it.
@@ -52,7 +54,11 @@ impl Turn {
         match item.body {
             ItemBody::User { content, origin, .. } => match origin {
                 Origin::User | Origin::Steer => self.prompts.push(parts_text(&content)),
-                Origin::Agentd => self.last_step |= parts_text(&content).contains("last step"),
+                Origin::Agentd => {
+                    let text = parts_text(&content);
+                    self.last_step |= text.contains("last step");
+                    self.summary = text.contains("Write a summary");
+                }
                 Origin::Hook => {}
             },
             ItemBody::Assistant(assistant) => {

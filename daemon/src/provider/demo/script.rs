@@ -45,7 +45,9 @@ pub(super) fn answer(turn: &Turn, offered: impl Fn(&str) -> bool) -> Answer {
     let slowly = wishes.iter().any(|wish| wish.slowly);
     let steps: Vec<Step> = wishes.into_iter().flat_map(|wish| wish.steps).collect();
     let mut script = Script { pieces: Vec::new() };
-    if steps.is_empty() {
+    if turn.summary {
+        script.say(format!("{INTRODUCTION} The last prompt was: {}", turn.prompts.join(" ")));
+    } else if steps.is_empty() {
         script.say(format!("{INTRODUCTION} {HELP}"));
     } else {
         script.play(turn, &steps, offered);

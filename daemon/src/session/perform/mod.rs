@@ -6,11 +6,13 @@
 //! Receives plans from the actor; hands appends to the journal, requests to the provider, calls
 //! to the tools.
 
+mod context;
 mod model;
 mod permission;
 mod submitter;
 mod tool;
 
+use self::model::Wish;
 pub(super) use self::submitter::Attached;
 
 use std::path::PathBuf;
@@ -196,7 +198,12 @@ impl Actor {
 
     async fn act(&mut self, action: Action) {
         match action {
-            Action::Request { attempt, .. } => self.request(attempt).await,
+            Action::Request { attempt, fit, .. } => {
+                self.request(attempt, Wish::Answer { fit }).await;
+            }
+            Action::Summarize { attempt, narrowed } => {
+                self.request(attempt, Wish::Summary { narrowed }).await;
+            }
             Action::StopRequest => self.work.model = None,
             Action::Progress(progress) => {
                 self.services.journal.progress(&self.session_id, progress);

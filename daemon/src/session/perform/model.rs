@@ -12,7 +12,7 @@ use agentd_protocol::time::Time;
 use crate::conversation::Window;
 use crate::provider::retry::{RetryPolicy, Verdict};
 use crate::provider::{
-    Carriage, LEARNED, ModelError, ModelEvent, Provider, Request, Selected, ToolDefinition,
+    Carriage, LEARNED, ModelError, ModelEvent, ModelStream, Provider, ToolDefinition,
 };
 use crate::session::actor::Actor;
 use crate::session::plan::Plan;
@@ -20,12 +20,20 @@ use crate::store;
 use crate::tools::Tools;
 use crate::turn::{self, Moment, Retry, StreamInput};
 
+/// What is asked of the model.
+pub(super) enum Wish {
+    /// An answer; with `fit`, of a view that is not too large.
+    Answer { fit: bool },
+    /// A summary, whose request was too long so often.
+    Summary { narrowed: u32 },
+}
+
 /// Items read at once when the view is made anew.
 const PAGE: u32 = 500;
 
 impl Actor {
-    /// Sends the request for the item that was booked.
-    pub(super) async fn request(&mut self, attempt: u32) {
+    /// Sends a request, if there is one to be sent.
+    pub(super) async fn request(&mut self, attempt: u32, wish: Wish) {
         self.work.attempt = attempt;
         if attempt == 1 {
             self.work.carriage = Carriage::default();
@@ -33,36 +41,25 @@ impl Actor {
         let Some(turn) = &self.state.turn else { return };
         let selected = self.services.providers().get(turn.machine.model());
         let stream = match selected {
-            Ok(selected) => {
-                self.stream(selected).await.map_err(|error| fault(TurnErrorCode::Store, &error))
-            }
-            Err(error) => Err(fault(TurnErrorCode::ProviderRefused, &error)),
+            Ok(selected) => match self.ready(selected).await {
+                Ok(ready) => match wish {
+                    Wish::Answer { fit } => self.answer(ready, fit),
+                    Wish::Summary { narrowed } => self.summary(ready, narrowed),
+                },
+                Err(error) => Some(failed(fault(TurnErrorCode::Store, &error))),
+            },
+            Err(error) => Some(failed(fault(TurnErrorCode::ProviderRefused, &error))),
         };
-        self.work.model =
-            Some(stream.unwrap_or_else(|error| Box::pin(futures_util::stream::iter([Err(error)]))));
-    }
-
-    async fn stream(
-        &mut self,
-        selected: Selected,
-    ) -> Result<crate::provider::ModelStream, store::Error> {
-        if self.window.is_none() {
-            self.window = Some(self.read_window().await?);
-        }
-        let window = self.window.get_or_insert_default();
-        let Selected { provider, name, .. } = selected;
-        let key = provider.encoding_key(&name);
-        let messages = window.messages(&key, provider.separator(), &mut |answers, segment| {
-            provider.encode(&name, answers, segment)
-        });
-        let tools = self.encoded_tools(key, provider.as_ref(), &name);
-        let options = self.state.session.model_options.clone().unwrap_or_default();
-        let carriage = self.work.carriage;
-        Ok(provider.stream(Request { model: name, options, messages, tools, carriage }))
+        self.work.model = stream;
     }
 
     /// The tools are encoded once a turn, so that a turn's requests have the same prefix.
-    fn encoded_tools(&mut self, key: String, provider: &dyn Provider, model: &str) -> bytes::Bytes {
+    pub(super) fn encoded_tools(
+        &mut self,
+        key: String,
+        provider: &dyn Provider,
+        model: &str,
+    ) -> bytes::Bytes {
         match &self.work.tools {
             Some((kept, tools)) if *kept == key => tools.clone(),
             _ => {
@@ -73,7 +70,7 @@ impl Actor {
         }
     }
 
-    async fn read_window(&mut self) -> Result<Window, store::Error> {
+    pub(super) async fn read_window(&mut self) -> Result<Window, store::Error> {
         let mut window = Window::new();
         let mut after = None;
         loop {
@@ -173,7 +170,10 @@ impl Actor {
             attempts,
             retry_at,
         };
-        StreamInput::Broken { error, retry }
+        match retry {
+            Some(retry) => StreamInput::Broken { error, retry: Some(retry) },
+            None => self.overflow(error),
+        }
     }
 
     /// An overflow says both windows, where the configuration's is not the server's.
@@ -198,6 +198,11 @@ impl Actor {
         let turn = self.state.turn.as_ref()?;
         self.services.providers().get(turn.machine.model()).ok().map(|selected| selected.retry)
     }
+}
+
+/// A stream that is nothing but an error.
+fn failed(error: ModelError) -> ModelStream {
+    Box::pin(futures_util::stream::iter([Err(error)]))
 }
 
 fn cause(error: &ModelError) -> RetryCause {

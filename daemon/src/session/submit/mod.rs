@@ -5,6 +5,7 @@
 //!
 //! Receives submissions from the mailbox; hands plans to the actor.
 
+mod compact;
 mod configure;
 mod dequeue;
 mod interrupt;
@@ -54,7 +55,7 @@ pub(super) fn plan(desk: &mut Desk<'_>) -> Accepted {
         Op::Configure { model, model_options, permission_mode, limits } => {
             configure::plan(desk, model, model_options, permission_mode, limits)
         }
-        Op::Compact {} => Err(Error::Unsupported { capability: "compact" }),
+        Op::Compact {} => compact::plan(desk),
         Op::QuestionReply { .. } => Err(Error::Unsupported { capability: "questions" }),
         // With no turn running it was looked up, and comes as [`rollback`].
         Op::Rollback { .. } => Err(match desk.state.active_turn() {

@@ -18,7 +18,7 @@ pub(super) fn plan(desk: &mut Desk<'_>) -> Accepted {
     if desk.services.is_draining() {
         return Err(Error::ShuttingDown);
     }
-    let ended = match &desk.state.last_end {
+    let ended = match &desk.state.last_work_end {
         Some(EventBody::TurnAborted { reason, .. }) => Some(*reason),
         Some(EventBody::TurnFailed { .. } | EventBody::TurnExhausted { .. }) => None,
         _ if desk.state.now().1 => return let_queue_go(desk),

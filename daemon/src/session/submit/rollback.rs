@@ -36,5 +36,6 @@ pub(in crate::session) fn plan(
         desk.plan.rows.push(Row::FileSeen { path, sha256: file.sha256 });
     }
     desk.state.last_end = None;
+    desk.state.last_work_end = None;
     (Disposition::Applied, None)
 }

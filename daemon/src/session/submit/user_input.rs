@@ -36,7 +36,8 @@ pub(super) fn plan(
         }
         return start(desk, content);
     };
-    let stopping = turn.machine.is_stopping();
+    // A compaction has no next iteration that could take an input.
+    let stopping = turn.machine.is_stopping() || turn.machine.compacts();
     match delivery {
         Delivery::Reject => Err(Error::TurnActive(turn.machine.turn_id().clone())),
         Delivery::Steer if stopping => Err(Error::NoActiveTurn),

@@ -1,6 +1,7 @@
 //! Turns: from an input to its end.
 
 use agentd_protocol::event::{AbortReason, EventBody};
+use agentd_protocol::item::{ItemBody, Marker};
 use agentd_protocol::session::SessionState;
 use agentd_protocol::submission::Disposition;
 use serde_json::json;
@@ -133,4 +134,26 @@ async fn resume_with_nothing_to_resume_is_invalid() {
     let session = house.session(json!({})).await;
     let refused = house.submit(&session.session_id, "s1", json!({ "type": "resume" })).await;
     assert!(matches!(refused, Err(Error::InvalidState { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn the_demo_can_be_compacted_too() {
+    let house = House::new();
+    let session = house.session(json!({})).await;
+    let mut eyes = house.watch(&session.session_id).await;
+    for id in ["s1", "s2", "s3"] {
+        house.say(&session.session_id, id, "think about life").await;
+        eyes.end().await;
+    }
+    let op = json!({ "type": "compact" });
+    house.submit(&session.session_id, "c1", op).await.expect("accepted");
+    assert!(matches!(eyes.end().await.body, EventBody::TurnCompleted { .. }));
+    let summary = eyes.seen.iter().rev().find_map(|event| match &event.body.item()?.body {
+        ItemBody::Marker { marker: Marker::Compaction { summary, .. } } => Some(summary.clone()),
+        _ => None,
+    });
+    let summary = summary.expect("a summary");
+    assert!(summary.contains("The last prompt was: think about life"), "{summary}");
+    house.say(&session.session_id, "s4", "list").await;
+    assert!(matches!(eyes.end().await.body, EventBody::TurnCompleted { .. }));
 }

@@ -1,6 +1,7 @@
 //! The machine's tests: tables of cases, and random schedules against the invariants.
 
 mod cases;
+mod context;
 mod edges;
 mod rig;
 mod schedules;

@@ -1,7 +1,7 @@
 //! A rig that drives a machine: it commits what the machine records and keeps what it asks for.
 
-use agentd_protocol::event::{Event, EventBody, Resolved};
-use agentd_protocol::id::{CallId, PromptId, SessionId, TurnId};
+use agentd_protocol::event::{Event, EventBody, Resolved, TurnError, TurnErrorCode};
+use agentd_protocol::id::{CallId, ItemId, PromptId, SessionId, TurnId};
 use agentd_protocol::item::{Origin, Part, ToolStatus};
 use agentd_protocol::permission::{Prompt, Resolution, Risk};
 use agentd_protocol::progress::{DeltaKind, InFlightItem};
@@ -11,8 +11,8 @@ use agentd_protocol::time::Time;
 use serde_json::{Value, json};
 
 use crate::turn::{
-    Action, DuplicateRule, Found, Input, Judgement, Machine, Moment, Opening, Outcome, Record,
-    Settings, Start, Step, StreamInput, Traits,
+    Action, Cut, DuplicateRule, Found, Full, Input, Judgement, Machine, Moment, Opening, Outcome,
+    Pruning, Record, Settings, Start, Step, StreamInput, Traits,
 };
 
 pub(super) struct Rig {
@@ -30,7 +30,7 @@ pub(super) struct Rig {
     pub(super) passed_ms: u64,
 }
 
-fn start(limits: Limits) -> Start {
+fn start(limits: Limits, compacts: bool) -> Start {
     let submission: Submission =
         serde_json::from_value(json!({"id": "s1", "op": {"type": "resume"}})).expect("an op");
     Start {
@@ -39,6 +39,7 @@ fn start(limits: Limits) -> Start {
         submission_id: submission.id,
         model: "demo/demo".to_owned(),
         window: 1_000,
+        compacts,
         limits,
         session_usage: Usage::default(),
         next_index: 1,
@@ -47,9 +48,26 @@ fn start(limits: Limits) -> Start {
 
 impl Rig {
     pub(super) fn new(limits: Limits) -> Self {
+        let mut rig = Self::bare(limits, false);
+        rig.tell(Input::Begin(Opening {
+            system: Some(vec![Part::text("system")]),
+            input: vec![Part::text("hello")],
+            origin: Origin::User,
+        }));
+        rig
+    }
+
+    /// A turn that does nothing but compact.
+    pub(super) fn compacting() -> Self {
+        let mut rig = Self::bare(Limits::default(), true);
+        rig.tell(Input::Compact);
+        rig
+    }
+
+    fn bare(limits: Limits, compacts: bool) -> Self {
         let moment = Moment::new(Time::from_unix_millis(10), 10, "m0".to_owned());
-        let mut rig = Self {
-            machine: Machine::new(start(limits), &moment),
+        Self {
+            machine: Machine::new(start(limits, compacts), &moment),
             limits,
             events: Vec::new(),
             in_flight: None,
@@ -57,13 +75,7 @@ impl Rig {
             commits: 0,
             steps: 0,
             passed_ms: 0,
-        };
-        rig.tell(Input::Begin(Opening {
-            system: Some(vec![Part::text("system")]),
-            input: vec![Part::text("hello")],
-            origin: Origin::User,
-        }));
-        rig
+        }
     }
 
     pub(super) fn moment(&mut self) -> Moment {
@@ -121,7 +133,9 @@ impl Rig {
         for action in step.actions {
             match action {
                 Action::StopRequest => {
-                    self.open.retain(|action| !matches!(action, Action::Request { .. }));
+                    self.open.retain(|action| {
+                        !matches!(action, Action::Request { .. } | Action::Summarize { .. })
+                    });
                 }
                 Action::Progress(_) => {}
                 action => self.open.push(action),
@@ -137,7 +151,7 @@ impl Rig {
             steered: Vec::new(),
             next_model: None,
         };
-        Machine::restore(start(self.limits), found, &self.reading("r"))
+        Machine::restore(start(self.limits, self.machine.compacts()), found, &self.reading("r"))
     }
 
     /// Dies and starts again.
@@ -172,9 +186,28 @@ impl Rig {
     }
 
     pub(super) fn end(&mut self, reason: &str) {
-        self.open.retain(|action| !matches!(action, Action::Request { .. }));
+        self.open
+            .retain(|action| !matches!(action, Action::Request { .. } | Action::Summarize { .. }));
         let finish_reason = Some(reason.to_owned());
         self.tell(Input::Stream(StreamInput::End { finish_reason, continues: false }));
+    }
+
+    /// The request is not sent, since the view is too large.
+    pub(super) fn full(&mut self, pruning: Option<Pruning>, overflow: Option<TurnError>) {
+        self.open.retain(|action| !matches!(action, Action::Request { .. }));
+        self.tell(Input::Stream(StreamInput::Full(Full { tokens: 900, pruning, overflow })));
+    }
+
+    /// The request for a summary goes out.
+    pub(super) fn planned(&mut self, failed: u32) {
+        self.tell(Input::Stream(StreamInput::Planned(Cut {
+            until: ItemId::from("item_old"),
+            kept: vec![ItemId::from("item_word")],
+            files: "- read: a.rs\n".to_owned(),
+            tokens: 900,
+            rest: 300,
+            failed,
+        })));
     }
 
     /// The calls that the machine wants to be started, in order.
@@ -286,6 +319,23 @@ impl Rig {
             })
             .collect()
     }
+}
+
+/// The provider's word that a request is too long.
+pub(super) fn overflow() -> TurnError {
+    TurnError {
+        code: TurnErrorCode::ContextOverflow,
+        message: "too long".to_owned(),
+        retryable: false,
+        status: Some(400),
+        provider_code: None,
+        attempts: 1,
+        retry_at: None,
+    }
+}
+
+pub(super) fn pruning() -> Pruning {
+    Pruning { items: vec![ItemId::from("item_result")], text: "gone".to_owned(), freed: 200 }
 }
 
 fn prompt(call_id: &CallId, tool: &str) -> Prompt {

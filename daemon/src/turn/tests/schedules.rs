@@ -10,8 +10,9 @@ use agentd_protocol::session::{Limits, Usage};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::rig::Rig;
+use super::rig::{Rig, overflow, pruning};
 use crate::turn::calls::Stage;
+use crate::turn::stream::{Purpose, Stream};
 use crate::turn::{Action, Input, Machine, Phase, Retry, StreamInput};
 
 #[derive(Debug, Clone)]
@@ -21,6 +22,11 @@ enum Move {
     Usage,
     End(bool),
     Broken(bool),
+    /// The view is too large: it can be pruned, the provider said so.
+    Full(bool, bool),
+    /// The provider says that the request is too long, and nothing can be done about an answer's.
+    Overflow,
+    NothingToCompact,
     /// Answer one of the open actions.
     Open(prop::sample::Index),
     Answer(bool, bool),
@@ -39,6 +45,9 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::Usage),
         4 => any::<bool>().prop_map(Move::End),
         1 => any::<bool>().prop_map(Move::Broken),
+        1 => (any::<bool>(), any::<bool>()).prop_map(|(a, b)| Move::Full(a, b)),
+        1 => Just(Move::Overflow),
+        1 => Just(Move::NothingToCompact),
         12 => any::<prop::sample::Index>().prop_map(Move::Open),
         3 => (any::<bool>(), any::<bool>()).prop_map(|(a, b)| Move::Answer(a, b)),
         1 => Just(Move::Steer),
@@ -77,6 +86,13 @@ fn play(rig: &mut Rig, step: usize, played: &Move) {
             let retry = again.then_some(Retry { delay_ms: 1, max_attempts: 6, cause });
             rig.tell(Input::Stream(StreamInput::Broken { error, retry }));
         }
+        Move::Full(prune, said) => {
+            rig.full(prune.then(pruning), said.then(overflow));
+        }
+        Move::Overflow => {
+            rig.tell(Input::Stream(StreamInput::Broken { error: overflow(), retry: None }));
+        }
+        Move::NothingToCompact => rig.tell(Input::Stream(StreamInput::NothingToCompact)),
         Move::Open(index) => answer_open(rig, *index),
         Move::Answer(allow, interrupt) => {
             let decision = if *allow { Resolution::Allow } else { Resolution::Deny };
@@ -116,6 +132,10 @@ fn answer_open(rig: &mut Rig, index: prop::sample::Index) {
         Action::Run { call_id } => {
             rig.open.remove(place);
             rig.finish(&call_id, ToolStatus::Ok);
+        }
+        Action::Summarize { narrowed, .. } => {
+            rig.open.remove(place);
+            rig.planned(narrowed);
         }
         Action::WaitRetry { .. } => {
             rig.open.remove(place);
@@ -175,11 +195,19 @@ fn check(rig: &Rig) {
     assert_eq!(rig.open_prompts(), [], "no prompt outlives its turn");
 }
 
+fn attempt(stream: &Stream) -> String {
+    let narrowed = match &stream.purpose {
+        Purpose::Answer => None,
+        Purpose::Summary { narrowed, .. } => Some(narrowed),
+    };
+    format!("{} {} {narrowed:?}", stream.item_id, stream.attempt)
+}
+
 /// What decides: the fold, without questions that are asked again after a restart.
 fn essence(machine: &Machine) -> String {
     let phase = match &machine.phase {
-        Phase::Streaming(stream) => format!("streaming {} {}", stream.item_id, stream.attempt),
-        Phase::RetryWait(stream) => format!("waiting {} {}", stream.item_id, stream.attempt),
+        Phase::Streaming(stream) => format!("streaming {}", attempt(stream)),
+        Phase::RetryWait(stream) => format!("waiting {}", attempt(stream)),
         Phase::Calls => "calls".to_owned(),
         Phase::Stopping { .. } => "stopping".to_owned(),
         Phase::Ended => "ended".to_owned(),
@@ -201,7 +229,7 @@ fn essence(machine: &Machine) -> String {
         })
         .collect();
     format!(
-        "{phase} {calls:?} {} {:?} {} {:?} {:?} {:?} {:?} {} {} {} {} {} {}",
+        "{phase} {calls:?} {} {:?} {} {:?} {:?} {:?} {:?} {} {} {} {} {} {} {} {} {} {}",
         machine.model,
         machine.limits,
         machine.iterations,
@@ -215,6 +243,10 @@ fn essence(machine: &Machine) -> String {
         machine.next_index,
         machine.last_user_index,
         machine.last_assistant_index,
+        machine.continued,
+        machine.context.overflows,
+        machine.context.overflowing,
+        machine.context.fitted,
     )
 }
 
@@ -229,8 +261,10 @@ proptest! {
         moves in moves(),
         max_iterations in prop::option::of(1u32..4),
         max_tokens in prop::option::of(20u64..60),
+        compacts in prop::bool::weighted(0.1),
     ) {
-        let mut rig = Rig::new(Limits { max_iterations, max_tokens, ..Limits::default() });
+        let limits = Limits { max_iterations, max_tokens, ..Limits::default() };
+        let mut rig = if compacts { Rig::compacting() } else { Rig::new(limits) };
         for (step, played) in moves.iter().enumerate() {
             play(&mut rig, step, played);
         }

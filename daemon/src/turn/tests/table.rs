@@ -12,8 +12,10 @@ use agentd_protocol::progress::DeltaKind;
 use agentd_protocol::session::{Limits, Usage};
 use serde_json::json;
 
-use super::rig::Rig;
-use crate::turn::{Action, Input, Judgement, Outcome, Phase, Retry, StreamInput, Traits};
+use super::rig::{Rig, overflow, pruning};
+use crate::turn::{
+    Action, Full, Input, Judgement, Outcome, Phase, Pruning, Retry, StreamInput, Traits,
+};
 
 /// Rigs in every phase, by name.
 fn phases() -> Vec<(&'static str, Rig)> {
@@ -25,6 +27,13 @@ fn phases() -> Vec<(&'static str, Rig)> {
     let mut retry_wait = new();
     retry_wait.text("half");
     retry_wait.tell(broken(true));
+    let mut summarizing = new();
+    summarizing.full(None, None);
+    summarizing.planned(0);
+    summarizing.text("so far");
+    let mut summary_wait = new();
+    summary_wait.full(None, None);
+    summary_wait.tell(broken(true));
     let mut running = new();
     calls(&mut running, "write");
     let mut prompted = new();
@@ -38,6 +47,8 @@ fn phases() -> Vec<(&'static str, Rig)> {
     vec![
         ("streaming", streaming),
         ("waiting for a retry", retry_wait),
+        ("writing a summary", summarizing),
+        ("waiting for a summary's retry", summary_wait),
         ("running a call", running),
         ("asking about a call", prompted),
         ("stopping", stopping),
@@ -71,6 +82,10 @@ fn broken(again: bool) -> Input {
     Input::Stream(StreamInput::Broken { error, retry })
 }
 
+fn full(pruning: Option<Pruning>, overflow: Option<TurnError>) -> Input {
+    Input::Stream(StreamInput::Full(Full { tokens: 900, pruning, overflow }))
+}
+
 /// Every input, by name; those about a call are about the rig's first one.
 fn inputs(call_id: &CallId) -> Vec<(&'static str, Input)> {
     let call_id = || call_id.clone();
@@ -102,6 +117,12 @@ fn inputs(call_id: &CallId) -> Vec<(&'static str, Input)> {
         ("end, cut", end("length")),
         ("broken", broken(false)),
         ("broken, to be retried", broken(true)),
+        ("overflow", Input::Stream(StreamInput::Broken { error: overflow(), retry: None })),
+        ("measured", Input::Stream(StreamInput::Measured { tokens: 9, fixed: Some(900) })),
+        ("full", full(None, None)),
+        ("full, can be pruned", full(Some(pruning()), None)),
+        ("full, by the provider", full(None, Some(overflow()))),
+        ("nothing to compact", Input::Stream(StreamInput::NothingToCompact)),
         ("retry due", Input::RetryDue),
         ("prepared", Input::Prepared { call_id: call_id(), traits: Ok(traits) }),
         ("not understood", Input::Prepared { call_id: call_id(), traits: Err("why".to_owned()) }),
@@ -131,7 +152,9 @@ fn inputs(call_id: &CallId) -> Vec<(&'static str, Input)> {
 
 fn phase(rig: &Rig) -> &'static str {
     match rig.machine.phase {
+        Phase::Streaming(ref stream) if stream.is_summary() => "summary",
         Phase::Streaming(_) => "streaming",
+        Phase::RetryWait(ref stream) if stream.is_summary() => "summary wait",
         Phase::RetryWait(_) => "retry wait",
         Phase::Calls => "calls",
         Phase::Stopping { .. } => "stopping",
@@ -142,6 +165,7 @@ fn phase(rig: &Rig) -> &'static str {
 fn action(action: &Action) -> &'static str {
     match action {
         Action::Request { .. } => "request",
+        Action::Summarize { .. } => "summarize",
         Action::StopRequest => "stop request",
         Action::Progress(_) => "progress",
         Action::Prepare { .. } => "prepare",

@@ -5,6 +5,7 @@
 mod archive;
 mod attach;
 mod backup;
+mod compact;
 mod completions;
 mod config;
 mod doctor;
@@ -68,6 +69,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Command::Import(import) => export::import(&context, import).await,
         Command::Send(send) => send::send(&context, send).await,
         Command::Interrupt(interrupt) => interrupt::interrupt(&context, interrupt).await,
+        Command::Compact(target) => compact::compact(&context, target).await,
         Command::Resume(target) => resume::resume(&context, target).await,
         Command::Rollback(rollback) => rollback::rollback(&context, rollback).await,
         Command::Undo(undo) => rollback::undo(&context, undo).await,

@@ -1,16 +1,19 @@
 //! Tables and properties of the window and its repair.
 
-use agentd_protocol::id::TurnId;
+mod compacted;
+mod windows;
+
+use agentd_protocol::id::{ItemId, TurnId};
 use agentd_protocol::item::{
-    AssistantItem, AssistantPart, Call, Origin, Part, ToolItem, ToolStatus, parts_text,
+    AssistantItem, AssistantPart, Call, Marker, Origin, Part, ToolItem, ToolStatus, parts_text,
 };
 use agentd_protocol::session::Usage;
 use agentd_protocol::time::Time;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::super::repair::{NOT_STARTED, STARTED};
 use super::*;
+use crate::conversation::repair::{NOT_STARTED, STARTED};
 
 fn item(index: u64, body: ItemBody) -> Arc<Item> {
     Arc::new(Item {
@@ -80,6 +83,16 @@ fn marker(index: u64, hidden: &[u64], undo: Option<u64>) -> Arc<Item> {
     let hidden = hidden.iter().map(ItemId::from_unique).collect();
     let undo = undo.map(ItemId::from_unique);
     item(index, ItemBody::Marker { marker: Marker::Rollback { hidden, undo } })
+}
+
+fn summary(index: u64, until: &ItemId, kept: &[ItemId], text: &str) -> Arc<Item> {
+    let marker = Marker::Compaction {
+        until: until.clone(),
+        summary: text.to_owned(),
+        kept: kept.to_vec(),
+        useless: false,
+    };
+    item(index, ItemBody::Marker { marker })
 }
 
 /// An encoding one can read: `role text` for each item, `answers` in brackets.
@@ -330,6 +343,30 @@ enum Step {
     Started {
         of: usize,
     },
+    /// A compaction up to some item, which keeps some of those before it.
+    Compact {
+        until: usize,
+        kept: usize,
+    },
+    /// Some items become stubs, results or not.
+    Prune {
+        from: usize,
+    },
+    /// Some items are hidden, or the last hiding is taken back.
+    Roll {
+        from: usize,
+        undo: bool,
+    },
+}
+
+/// As [`step`], and what markers can say, sensible or not.
+fn marked_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => step(),
+        1 => (0..30_usize, 0..30_usize).prop_map(|(until, kept)| Step::Compact { until, kept }),
+        1 => (0..30_usize).prop_map(|from| Step::Prune { from }),
+        1 => (0..30_usize, any::<bool>()).prop_map(|(from, undo)| Step::Roll { from, undo }),
+    ]
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -390,6 +427,26 @@ impl Play {
                 let call = CallId::from(format!("c{of}"));
                 self.started.push((self.record.len(), call.clone()));
                 self.window.call_started(call);
+            }
+            Step::Compact { until, kept } => {
+                let id = |place: usize| self.record[place % self.record.len()].item_id.clone();
+                self.push(summary(index, &id(until), &[id(kept), id(kept / 2)], "sum"));
+            }
+            Step::Prune { from } => {
+                let items = self.record.iter().skip(from).step_by(2);
+                let items = items.map(|item| item.item_id.clone()).collect();
+                let marker = Marker::Pruning { items, text: "stub".to_owned() };
+                self.push(item(index, ItemBody::Marker { marker }));
+            }
+            Step::Roll { from, undo } => {
+                let mut rollbacks = self.record.iter().filter(|item| {
+                    let ItemBody::Marker { marker } = &item.body else { return false };
+                    matches!(marker, Marker::Rollback { undo: None, .. })
+                });
+                let undo = rollbacks.next_back().filter(|_| undo).map(|item| item.index);
+                let hidden: Vec<u64> = (from as u64 + 2..index).collect();
+                let hidden = if undo.is_some() { &[] } else { hidden.as_slice() };
+                self.push(marker(index, hidden, undo));
             }
         }
     }
