@@ -106,6 +106,8 @@ impl Transcript {
                         Value::from("<time>")
                     }
                     "duration_ms" | "delay_ms" | "expires_in_ms" => Value::from("<ms>"),
+                    // Estimated where no usage was reported, by the length of paths too.
+                    "tokens" => Value::from("<tokens>"),
                     "pid" | "connection" | "owner" | "host" | "version" | "epoch" => {
                         Value::from(format!("<{name}>"))
                     }
