@@ -162,7 +162,7 @@ async fn live(
             Some(inherited) => inherited,
             None => Socket::bind(&location, uid)?,
         };
-        let registry = sessions(&store, &config, &clock);
+        let registry = sessions(&store, &config, &clock, info.id.as_str());
         registry.recover().await.map_err(Error::Recovery)?;
         let parts = Parts { info, state_dir, config, registry, socket, listener, uid };
         serve(parts, &mut signals).await
@@ -193,12 +193,12 @@ fn store_options(
     }
 }
 
-fn sessions(store: &Store, config: &config::Handle, clock: &Clock) -> Registry {
+fn sessions(store: &Store, config: &config::Handle, clock: &Clock, id: &str) -> Registry {
     let program = launcher::this_program().unwrap_or_else(|error| {
         tracing::warn!(%error, "the program does not know its own path; commands will not run");
         PathBuf::from("agentd")
     });
-    let (tools, environment) = (Tools::builtin(program), environment::of_daemon());
+    let (tools, environment) = (Tools::builtin(program, id), environment::of_daemon());
     Registry::new(Services::new(store.clone(), config.clone(), tools, clock.clone(), environment))
 }
 

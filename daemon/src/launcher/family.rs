@@ -7,7 +7,7 @@
 
 use std::io::{self, PipeReader, PipeWriter, Write};
 
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
 
 /// Bytes of an [`End`] in the pipe.
 pub(super) const END_BYTES: usize = 8;
@@ -72,9 +72,14 @@ pub(super) fn signal(shell: Option<Pid>, signal: Signal) {
     }
 }
 
-/// How many are left.
+/// How many are left. The system is not searched where there is no child: whoever is left would be
+/// one, or below one.
 pub(super) fn size() -> usize {
-    members().len()
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    match rustix::process::waitid(WaitId::All, look) {
+        Err(rustix::io::Errno::CHILD) => 0,
+        _ => members().len(),
+    }
 }
 
 /// Everybody below this process who is not a zombie.

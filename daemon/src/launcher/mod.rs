@@ -1,11 +1,11 @@
 //! The launcher: agentd in another mode, which starts one command and never leaves any of it
 //! behind.
 //!
-//! A process of its own per shell call, so that killing is certain where the daemon itself could
+//! A process of its own per command, started before it is needed, so that killing is certain where the daemon itself could
 //! not be: it is a session leader without a terminal and the subreaper of all its descendants, also
 //! of those that made sessions of their own; its standard input is a pipe from the daemon, and at
-//! its end (a cancel, or the daemon's death, kill -9 too) everything below the launcher ends. It
-//! has no other task and no runtime, so that it starts in a millisecond.
+//! its end (a cancel, or the daemon's death, kill -9 too) everything below the launcher ends, and
+//! an order that comes with that end is not begun. It has no other task and no runtime.
 //!
 //! The talk between the two is frames of a 4-byte big-endian length: the daemon sends one
 //! [`Order`]; the launcher answers with output as it comes and with [`Report`]s, the first byte of
@@ -27,13 +27,16 @@ use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 
-pub use mark::{kill_survivors, survivors};
+pub use mark::{Mark, kill_survivors, survivors};
 
 /// The argument that makes agentd a launcher.
 pub const FLAG: &str = "--launcher";
 
 /// The variable that marks every process of a call with the call's id.
 pub const CALL_ID: &str = "AGENTD_CALL_ID";
+
+/// The variable that marks a launcher with its daemon's id.
+pub const DAEMON_ID: &str = "AGENTD_DAEMON_ID";
 
 /// A frame of the command's standard output.
 pub const STDOUT: u8 = 1;
@@ -102,7 +105,7 @@ pub fn this_program() -> io::Result<PathBuf> {
 }
 
 /// The launcher's whole life. `arguments` are those after the program's name: [`FLAG`] and the
-/// call's id, which is there for people who look at the list of processes.
+/// daemon's id, which is there for people who look at the list of processes.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let by_hand = arguments.count() != 2;
     let order = if by_hand { Err(io::ErrorKind::InvalidInput.into()) } else { read_order() };

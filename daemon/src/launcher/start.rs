@@ -13,6 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Pid;
 
 use super::{CALL_ID, Order, family};
@@ -30,6 +31,8 @@ pub(super) enum Error {
     Shell(String, #[source] io::Error),
     #[error("prepare to start a process: {0}")]
     Prepare(#[source] io::Error),
+    #[error("the daemon does not want it any more")]
+    GivenUp,
 }
 
 /// A running shell.
@@ -48,6 +51,9 @@ pub(super) fn start(order: &Order) -> Result<Started, Error> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|errno| Error::Prepare(errno.into()))?;
     enter(&order.cwd)?;
+    if is_given_up() {
+        return Err(Error::GivenUp);
+    }
     let shell = shell(&order.env).ok_or(Error::NoShell)?;
     let mut command = Command::new(&shell);
     command
@@ -71,6 +77,14 @@ pub(super) fn start(order: &Order) -> Result<Started, Error> {
     };
     let family = family::watch(shell).map_err(Error::Prepare)?;
     Ok(Started { shell, stdout: stdout.into(), stderr: stderr.into(), family })
+}
+
+/// Whether the daemon's end of the pipe is closed.
+fn is_given_up() -> bool {
+    let stdin = io::stdin();
+    let mut polled = [PollFd::new(&stdin, PollFlags::empty())];
+    // An error says nothing about the daemon.
+    rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 /// Enters the directory first, so that a missing one is not taken for a missing shell.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use agentd_protocol::event::{AbortReason, TurnError, TurnErrorCode};
 use agentd_protocol::id::SessionId;
 use agentd_protocol::item::Part;
-use agentd_protocol::session::Session;
+use agentd_protocol::session::{Lease, Session};
 use agentd_protocol::submission::{Op, SubmitParams};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -154,6 +154,7 @@ impl Actor {
     /// Takes an open turn up, or lets the queue go where there is none.
     async fn take_up_turn(&mut self, open_turn: Option<OpenTurn>, why: &Why) {
         let by_force = matches!(why, Why::TakenOver);
+        let holder = self.state.session.lease.clone();
         if by_force {
             self.state.session.lease = None;
         } else if self.rival().is_some() {
@@ -163,7 +164,7 @@ impl Actor {
         let mut plan = Plan::new(moment.now);
         if let Some(open) = open_turn {
             self.restore(open, &mut moment);
-            self.wait_for_orphans().await;
+            self.wait_for_orphans(holder).await;
             let otherwise =
                 if self.state.rival_lives { AbortReason::LeaseLost } else { AbortReason::Crashed };
             let input = match why {
@@ -187,14 +188,15 @@ impl Actor {
 
     /// No process of a call outlives the daemon that started it by more than its grace; the turn
     /// is not touched before the last one is gone. Those of a daemon that lives are its own.
-    async fn wait_for_orphans(&mut self) {
+    async fn wait_for_orphans(&mut self, holder: Option<Lease>) {
         if self.state.rival_lives {
             return;
         }
-        let started = self.state.turn.as_ref().map(|turn| turn.machine.started_calls());
+        let turn = self.state.turn.as_ref();
+        let started = turn.map(|turn| turn.machine.started_calls()).unwrap_or_default();
+        let daemon = holder.as_ref().map(|lease| lease.owner.as_str());
         let grace = self.services.config.current().tools.shell.kill_grace;
-        let gone =
-            tools::end_orphans(started.unwrap_or_default(), grace, &self.services.clock).await;
+        let gone = tools::end_orphans(&started, daemon, grace, &self.services.clock).await;
         if !gone {
             tracing::error!(session = %self.session_id, "a former daemon's processes live on");
         }

@@ -7,8 +7,9 @@
 //! Receives orders from `shell`; hands it output and the end.
 
 use std::io;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::{Buf, Bytes};
 use futures_util::StreamExt;
@@ -33,7 +34,77 @@ pub(super) enum Error {
     Broken,
 }
 
-/// A running command. Dropping it ends it.
+/// Starts launchers, and keeps one ready: what it takes to start a process of agentd's size then
+/// passes while the command before runs.
+#[derive(Debug)]
+pub(super) struct Launchers {
+    program: PathBuf,
+    /// The daemon's mark.
+    daemon: String,
+    ready: Mutex<Option<Process>>,
+}
+
+impl Launchers {
+    pub(super) fn new(program: PathBuf, daemon: &str) -> Self {
+        Self { program, daemon: daemon.to_owned(), ready: Mutex::new(None) }
+    }
+
+    /// Runs a command.
+    pub(super) async fn start(&self, order: &Order) -> Result<Process, Error> {
+        let failed = |cause| self.failed(cause);
+        let json = serde_json::to_vec(order).map_err(|error| failed(error.into()))?;
+        let length = u32::try_from(json.len()).map_err(|_| failed(io::ErrorKind::Other.into()))?;
+        let message = [&length.to_be_bytes(), &json[..]].concat();
+        let mut ready = self.ready().take();
+        if let Some(process) = &mut ready
+            && process.order(&message).await.is_err()
+        {
+            // It was ended meanwhile: without the whole order it ran nothing.
+            ready = None;
+        }
+        let process = if let Some(process) = ready {
+            process
+        } else {
+            let mut process = self.launch().map_err(failed)?;
+            process.order(&message).await.map_err(failed)?;
+            process
+        };
+        match self.launch() {
+            Ok(next) => *self.ready() = Some(next),
+            // The next command tries again, and says what is wrong.
+            Err(error) => tracing::debug!(%error, "no launcher is ready for the next command"),
+        }
+        Ok(process)
+    }
+
+    fn launch(&self) -> io::Result<Process> {
+        let mut launcher = Command::new(&self.program)
+            .arg(launcher::FLAG)
+            .arg(&self.daemon)
+            .env_clear()
+            .env(launcher::DAEMON_ID, &self.daemon)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let (Some(life), Some(stdout)) = (launcher.stdin.take(), launcher.stdout.take()) else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        let frames = FramedRead::new(stdout, LengthDelimitedCodec::new());
+        Ok(Process { launcher, life: Some(life), frames })
+    }
+
+    fn ready(&self) -> MutexGuard<'_, Option<Process>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self, cause: io::Error) -> Error {
+        Error::Start { path: self.program.display().to_string(), cause }
+    }
+}
+
+/// A running command, or a launcher that waits for one. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Process {
     launcher: Child,
@@ -57,28 +128,11 @@ pub(super) enum News {
 }
 
 impl Process {
-    pub(super) async fn start(program: &Path, order: &Order) -> Result<Self, Error> {
-        let failed = |cause| Error::Start { path: program.display().to_string(), cause };
-        let mut launcher = Command::new(program)
-            .arg(launcher::FLAG)
-            .arg(&order.call_id)
-            .env_clear()
-            .env(launcher::CALL_ID, &order.call_id)
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(failed)?;
-        let (Some(mut life), Some(stdout)) = (launcher.stdin.take(), launcher.stdout.take()) else {
-            return Err(failed(io::ErrorKind::BrokenPipe.into()));
-        };
-        let order = serde_json::to_vec(order).map_err(|error| failed(error.into()))?;
-        let length = u32::try_from(order.len()).map_err(|_| failed(io::ErrorKind::Other.into()))?;
-        life.write_all(&length.to_be_bytes()).await.map_err(failed)?;
-        life.write_all(&order).await.map_err(failed)?;
-        let frames = FramedRead::new(stdout, LengthDelimitedCodec::new());
-        Ok(Self { launcher, life: Some(life), frames })
+    async fn order(&mut self, message: &[u8]) -> io::Result<()> {
+        match &mut self.life {
+            Some(life) => life.write_all(message).await,
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
     }
 
     /// What comes next. Cancel-safe.

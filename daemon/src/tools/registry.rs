@@ -15,6 +15,7 @@ use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
 
 use super::builtin;
+use super::process::Launchers;
 use super::{Prepared, Tool, ToolContext, ToolSpec};
 
 /// Below this a name is not like another.
@@ -37,9 +38,11 @@ impl fmt::Debug for Tools {
 
 impl Tools {
     /// The built-in tools. `launcher` is the program that starts processes for them when it is
-    /// called with `--launcher`: agentd itself, [`crate::launcher::this_program`].
-    pub fn builtin(launcher: PathBuf) -> Self {
-        Self(builtin::all(launcher).into_iter().map(Registered::new).collect())
+    /// called with `--launcher`: agentd itself, [`crate::launcher::this_program`]. They bear the
+    /// mark of the daemon of that id.
+    pub fn builtin(launcher: PathBuf, daemon: &str) -> Self {
+        let launchers = Launchers::new(launcher, daemon);
+        Self(builtin::all(launchers).into_iter().map(Registered::new).collect())
     }
 
     /// These tools.

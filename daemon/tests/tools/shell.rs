@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agentd::clock::Clock;
-use agentd::launcher;
+use agentd::launcher::{self, Mark};
 use agentd::tools::end_orphans;
 use agentd_protocol::id::{CallId, SessionId};
 use agentd_protocol::item::ToolStatus;
@@ -298,9 +298,9 @@ async fn the_end_of_a_session_ends_what_it_left_behind() {
     let command = "sleep 300 >&- 2>&- & echo $! >pid; echo $AGENTD_CALL_ID >id";
     ws.call("shell", &json!({ "command": command })).await;
     let pid = String::from_utf8(ws.get("pid")).expect("a number");
-    let call = [CallId::from(String::from_utf8(ws.get("id")).expect("an id").trim())];
-    // The launcher and the child.
-    assert_eq!(launcher::survivors(&call), 2);
+    let call = CallId::from(String::from_utf8(ws.get("id")).expect("an id").trim());
+    let call = [Mark::of_call(&call)];
+    assert_eq!(launcher::survivors(&call), 1);
     ws.tools.end_session(&SessionId::from("ses_other"));
     assert!(lives(pid.trim()));
     ws.tools.end_session(&ws.context.session_id);
@@ -316,18 +316,41 @@ async fn whoever_lost_its_launcher_is_found_by_its_mark_and_killed() {
     assert!(error(&output).contains("ended without a word"), "{}", text(&output));
     let [id, pid] = ["id", "pid"].map(|name| String::from_utf8(ws.get(name)).expect("text"));
     let clock = Clock::manual();
-    let call = || vec![CallId::from(id.trim())];
+    let call = [CallId::from(id.trim())];
     // Of others nothing is left, and nothing is waited for.
-    assert!(end_orphans(vec![CallId::from("call_none")], Duration::ZERO, &clock).await);
+    let none = [CallId::from("call_none")];
+    assert!(end_orphans(&none, Some("dmn_none"), Duration::ZERO, &clock).await);
     assert!(lives(pid.trim()));
     // By itself it does not end; once its time is over, it is ended.
-    let mut ended = std::pin::pin!(end_orphans(call(), Duration::ZERO, &clock));
+    let mut ended = std::pin::pin!(end_orphans(&call, None, Duration::ZERO, &clock));
     until(|| {
         clock.advance(Duration::from_millis(100));
         !lives(pid.trim()) || ended.as_mut().now_or_never().is_some()
     })
     .await;
     assert!(!lives(pid.trim()));
+}
+
+#[tokio::test]
+async fn a_launcher_waits_for_the_next_command_and_ends_with_its_daemon() {
+    let id = "dmn_waits";
+    let ws = Workspace::new().of_daemon(id);
+    let launchers = [Mark::of_daemon(id)];
+    assert_eq!(launcher::survivors(&launchers), 0, "nobody asked for a command");
+    let parent = || async {
+        let output = ws.call("shell", &json!({ "command": "echo $PPID" })).await;
+        ok(&output).lines().nth(1).expect("a number").to_owned()
+    };
+    let first = parent().await;
+    until(|| launcher::survivors(&launchers) == 1).await;
+    // It is another one for each command, and one that died is no harm.
+    let second = parent().await;
+    assert_ne!(first, second);
+    until(|| launcher::survivors(&launchers) == 1).await;
+    assert_eq!(launcher::kill_survivors(&launchers), 1);
+    assert_ne!(parent().await, second);
+    drop(ws);
+    until(|| launcher::survivors(&launchers) == 0).await;
 }
 
 #[test]

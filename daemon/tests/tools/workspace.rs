@@ -18,6 +18,9 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+/// The daemon that the launchers are of.
+const DAEMON: &str = "dmn_tools";
+
 /// Pieces of live output that a test may look at; more are left out.
 const LIVE: usize = 64;
 
@@ -70,11 +73,17 @@ impl Workspace {
             config: Arc::new(ToolsConfig::default()),
         };
         Self {
-            tools: Tools::builtin(env!("CARGO_BIN_EXE_agentd").into()),
+            tools: Tools::builtin(env!("CARGO_BIN_EXE_agentd").into(), DAEMON),
             context: Arc::new(context),
             mode: PermissionMode::Full,
             temporary,
         }
+    }
+
+    /// Tools of another daemon, which no other test shares.
+    pub(crate) fn of_daemon(mut self, id: &str) -> Self {
+        self.tools = Tools::builtin(env!("CARGO_BIN_EXE_agentd").into(), id);
+        self
     }
 
     /// Changes what the tools work with.

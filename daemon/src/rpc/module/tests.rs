@@ -40,7 +40,7 @@ impl House {
         };
         let store = Store::open(&dir.path().join("state"), options, clock.clone()).unwrap();
         let config = config::Handle::load(config::Sources::default()).unwrap();
-        let tools = Tools::builtin("agentd".into());
+        let tools = Tools::builtin("agentd".into(), "dmn_1");
         let environment = BTreeMap::new();
         let services =
             Services::new(store.clone(), config.clone(), tools, clock.clone(), environment);

@@ -42,7 +42,7 @@ pub(super) struct Eyes {
 
 impl House {
     pub(super) fn new() -> Self {
-        Self::with(Clock::system(), Tools::builtin("/nonexistent/agentd".into()))
+        Self::with(Clock::system(), Tools::builtin("/nonexistent/agentd".into(), "dmn_1"))
     }
 
     pub(super) fn with(clock: Clock, tools: Tools) -> Self {

@@ -79,7 +79,7 @@ async fn tools_work_where_the_session_was_moved_to() {
 #[tokio::test]
 async fn a_submitter_that_does_not_come_back_after_a_restart_is_gone() {
     let clock = Clock::manual();
-    let house = House::with(clock.clone(), Tools::builtin("/nonexistent/agentd".into()));
+    let house = House::with(clock.clone(), Tools::builtin("/nonexistent/agentd".into(), "dmn_1"));
     let session = house.session(json!({})).await;
     let mut eyes = house.watch(&session.session_id).await;
     let op = json!({ "type": "user_input", "content": "write b.txt with hello" });

@@ -13,7 +13,7 @@ mod read;
 mod shell;
 mod write;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use agentd_protocol::item::ToolStatus;
@@ -25,6 +25,7 @@ use serde_json::Value;
 
 use super::output::Output;
 use super::path::Resolved;
+use super::process::Launchers;
 use super::{Prepared, Run, Tool, ToolContext, ToolOutput, ToolSpec};
 use crate::permission::{ApprovedCall, PathAccess, Target};
 
@@ -32,7 +33,7 @@ use crate::permission::{ApprovedCall, PathAccess, Target};
 const MAX_SUMMARY_CHARS: usize = 200;
 
 /// All of them, in the order in which models see them.
-pub(super) fn all(launcher: PathBuf) -> Vec<Arc<dyn Tool>> {
+pub(super) fn all(launchers: Launchers) -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(read::Read::new()),
         Arc::new(write::Write::new()),
@@ -40,7 +41,7 @@ pub(super) fn all(launcher: PathBuf) -> Vec<Arc<dyn Tool>> {
         Arc::new(list::List::new()),
         Arc::new(glob::Glob::new()),
         Arc::new(grep::Grep::new()),
-        Arc::new(shell::Shell::new(launcher)),
+        Arc::new(shell::Shell::new(launchers)),
     ]
 }
 

@@ -9,7 +9,6 @@
 //!
 //! Receives calls through `builtin`; hands back the exit code and the output.
 
-use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -29,7 +28,7 @@ use super::{approved_path, parse, spec};
 use crate::launcher::{Cause, Order, Report};
 use crate::permission::{ApprovedCall, PathAccess, Target};
 use crate::tools::output::{Decoder, Output, Shown};
-use crate::tools::process::{News, Process, Stream};
+use crate::tools::process::{Launchers, News, Process, Stream};
 use crate::tools::{
     OutputChunk, Prepared, Run, Tool, ToolContext, ToolOutput, ToolSpec, environment, path,
 };
@@ -56,12 +55,12 @@ struct Arguments {
 
 pub(super) struct Shell {
     spec: ToolSpec,
-    launcher: PathBuf,
+    launchers: Launchers,
     left_behind: Mutex<Vec<(SessionId, Process)>>,
 }
 
 impl Shell {
-    pub(super) fn new(launcher: PathBuf) -> Self {
+    pub(super) fn new(launchers: Launchers) -> Self {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -77,7 +76,7 @@ impl Shell {
             answer questions it asks: its standard input is empty, and editors and pagers do \
             nothing.";
         let spec = spec("shell", description, Risk::Execute, schema);
-        Self { spec, launcher, left_behind: Mutex::new(Vec::new()) }
+        Self { spec, launchers, left_behind: Mutex::new(Vec::new()) }
     }
 
     async fn shell(&self, call: &ApprovedCall, run: Run) -> Result<ToolOutput, String> {
@@ -92,8 +91,7 @@ impl Shell {
             timeout_ms: millis(timeout),
             grace_ms: millis(config.shell.kill_grace),
         };
-        let mut process =
-            Process::start(&self.launcher, &order).await.map_err(|error| error.to_string())?;
+        let mut process = self.launchers.start(&order).await.map_err(|error| error.to_string())?;
         let collector = Collector::new(&run, call.call_id());
         let (pieces, received) = mpsc::channel(PIECES);
         let collecting = tokio::task::spawn_blocking(move || collector.collect(received));
