@@ -16,6 +16,7 @@ mod ground;
 mod iteration;
 mod replay;
 mod round_trip;
+mod start;
 mod table;
 
 use table::Table;
@@ -32,13 +33,14 @@ fn main() {
     }
     // Cargo's own arguments begin with a dash.
     let wanted: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
-    let parts: [Part; 6] = [
+    let parts: [Part; 7] = [
         ("append", append::measure),
         ("fanout", fanout::measure),
         ("replay", replay::measure),
         ("round_trip", round_trip::measure),
         ("iteration_read", iteration::measure_read),
         ("iteration_shell", iteration::measure_shell),
+        ("start", start::measure),
     ];
     let mut table = Table::default();
     for (name, measure) in parts {

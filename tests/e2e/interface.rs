@@ -393,6 +393,60 @@ async fn plain_lines_where_there_is_no_terminal() {
     terminal.shows("completed ·").await;
     assert!(terminal.is_restored(), "nothing was changed");
     assert!(terminal.seen().contains("Said plainly."));
+    // What comes through a pipe is one turn.
+    scene.model.push(Answer::saying("Said to a pipe."));
+    scene.daemon.write_file("wish.txt", "say it again\n");
+    let wish = std::fs::File::open(scene.daemon.work_dir().join("wish.txt")).unwrap();
+    let output = scene.daemon.agentctl(&[]).stdin(wish).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "Said to a pipe.\n");
+}
+
+/// A picture with all numbers alike.
+fn without_numbers(svg: &str) -> String {
+    let mut text = String::new();
+    for c in svg.chars() {
+        match c {
+            '0'..='9' | '.' if text.ends_with('#') => {}
+            '0'..='9' => text.push('#'),
+            c => text.push(c),
+        }
+    }
+    text.replace("# ms", "# s")
+}
+
+/// The README's picture is one of this interface; `AGENTD_BLESS=1` takes it anew.
+#[tokio::test]
+async fn the_picture_in_the_readme_is_of_this_interface() {
+    let scene = Scene::start("").await;
+    let old = "fn total(prices: &[u32]) -> u32 {\n    prices.iter().sum()\n}\n";
+    scene.daemon.write_file("total.rs", old);
+    let new = old.replace(
+        "    prices.iter().sum()",
+        "    prices.iter().copied().fold(0, u32::saturating_add)",
+    );
+    scene.model.push(
+        Answer::new()
+            .reasoning("A sum may overflow.")
+            .text("I look at it first.")
+            .call("read", &json!({ "path": "total.rs" })),
+    );
+    scene.model.push(
+        Answer::saying(
+            "The sum **overflows** for large prices. Saturating is what the callers expect:\n\n\
+             ```rust\nlet total = prices.iter().copied().fold(0, u32::saturating_add);\n```\n",
+        )
+        .call("write", &json!({ "path": "total.rs", "content": new })),
+    );
+    let mut terminal = attached(&scene, 92, 36).await;
+    terminal.keys("can total.rs overflow? fix it\r");
+    terminal.shows("y once").await;
+    let picture = harness::picture::svg(&terminal.picture());
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/interface.svg");
+    if std::env::var_os("AGENTD_BLESS").is_some() {
+        std::fs::write(path, &picture).unwrap();
+    }
+    let kept = without_numbers(&std::fs::read_to_string(path).unwrap());
+    assert_eq!(without_numbers(&picture), kept, "take it anew with AGENTD_BLESS=1");
 }
 
 /// The same in tmux, which reflows what it shows: only where tmux is installed.

@@ -14,6 +14,7 @@ pub mod daemon;
 pub mod dialect;
 pub mod history;
 pub mod model_server;
+pub mod picture;
 pub mod terminal;
 pub mod transcript;
 pub mod wait;

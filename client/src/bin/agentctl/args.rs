@@ -155,7 +155,7 @@ pub(crate) struct Target {
     pub(crate) session: Option<String>,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Options {
     /// The model, as provider/name
     #[arg(short, long, add = models())]
@@ -168,7 +168,7 @@ pub(crate) struct Options {
     pub(crate) max_iterations: Option<u32>,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) options: Options,

@@ -4,9 +4,9 @@
 //! crate, and all it shows of a session comes from the protocol's view.
 //!
 //! The walk: [`args`] reads the command line, before anything is connected or started; `context`
-//! connects; `commands/<verb>` does one verb each; `follow` goes with a turn to its end, `page`
-//! shows a session as it happens, `prompt`
-//! asks at the terminal, `render` prints tables and JSON; `failure` turns what went wrong into
+//! connects; `commands/<verb>` does one verb each; `chat` is the interactive interface; `follow`
+//! goes with a turn to its end, `page` shows a session as it happens, `prompt` asks at the
+//! terminal, `render` prints tables and JSON; `failure` turns what went wrong into
 //! words and an exit code.
 //!
 //! Receives a command line; hands back an exit code.

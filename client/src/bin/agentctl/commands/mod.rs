@@ -50,8 +50,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let start = if args.no_start { Start::Never } else { Start::IfAbsent };
     let context = Context { socket: args.socket, start, json: args.json };
     let Some(command) = args.command else {
-        interactive::interactive(&context, args.interactive).await?;
-        return Ok(Exit::Completed.into());
+        return Ok(interactive::interactive(&context, args.interactive).await?.into());
     };
     interactive::refuse(&args.interactive)?;
     let done = match command {
