@@ -245,10 +245,31 @@ fn resize(keyboard: &File, columns: u16, rows: u16) {
 /// Reads until nobody holds the program's side any more.
 fn read(mut source: File, screen: &Mutex<Screen>) {
     let mut chunk = vec![0; CHUNK];
+    let mut waiting = Vec::new();
     while let Ok(count @ 1..) = source.read(&mut chunk) {
+        waiting.extend_from_slice(&chunk[..count]);
+        let whole = whole_pictures(&waiting);
         let mut screen = screen.lock().unwrap_or_else(PoisonError::into_inner);
-        screen.parser.process(&chunk[..count]);
+        screen.parser.process(&waiting[..whole]);
         screen.bytes += count as u64;
+        waiting.drain(..whole);
+    }
+    let mut screen = screen.lock().unwrap_or_else(PoisonError::into_inner);
+    screen.parser.process(&waiting);
+}
+
+/// How much can be shown: a picture that a program draws at once is not seen half drawn.
+fn whole_pictures(bytes: &[u8]) -> usize {
+    let last = |mark: &[u8]| bytes.windows(mark.len()).rposition(|window| window == mark);
+    match (last(b"\x1b[?2026h"), last(b"\x1b[?2026l")) {
+        (Some(begin), None) => begin,
+        (Some(begin), Some(end)) if begin > end => begin,
+        // The start of a sequence may be the start of a picture.
+        _ => bytes
+            .iter()
+            .rposition(|byte| *byte == 0x1b)
+            .filter(|at| at + 8 > bytes.len())
+            .unwrap_or(bytes.len()),
     }
 }
 

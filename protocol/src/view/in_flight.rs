@@ -4,8 +4,7 @@
 //! its own by the same fold, so both have the same whoever watched since when.
 //!
 //! Invariants: text is never shown twice (a piece whose offset lies below the end adds only what
-//! is new; of a text one beyond it is left out until a marker or an event heals it, an output goes
-//! on there without what is missing, since its end is what matters); what an event shows
+//! is new, one beyond it is left out until a marker or an event heals it); what an event shows
 //! complete or takes back is no longer in flight; the output kept of a tool is bounded.
 //!
 //! Receives progress and events in their order; hands out what is in flight.
@@ -33,11 +32,7 @@ pub fn extend<'p>(in_flight: &mut InFlight, progress: &'p Progress) -> &'p str {
         }
         Progress::ToolOutput { call_id, offset, chunk } => {
             let tool = tool_of(in_flight, call_id, *offset);
-            let mut end = tool.offset + tool.output.len() as u64;
-            if *offset > end {
-                tool.output.clear();
-                (tool.offset, end) = (*offset, *offset);
-            }
+            let end = tool.offset + tool.output.len() as u64;
             let added = unseen(end, *offset, chunk);
             tool.output.push_str(added);
             cut(tool);
@@ -153,18 +148,6 @@ mod tests {
         ] {
             assert_eq!(text(&pieces), expected, "{pieces:?}");
         }
-    }
-
-    #[test]
-    fn an_output_goes_on_after_what_is_missing() {
-        let mut in_flight = InFlight::default();
-        for (offset, chunk) in [(0, "one"), (10, "three"), (13, "eef"), (3, "two")] {
-            let output =
-                Progress::ToolOutput { call_id: "c".into(), offset, chunk: chunk.to_owned() };
-            extend(&mut in_flight, &output);
-        }
-        let [tool] = &in_flight.tools[..] else { panic!("one tool") };
-        assert_eq!((tool.offset, tool.output.as_str()), (10, "threef"));
     }
 
     #[test]
