@@ -2,7 +2,9 @@
 //!
 //! A model sees lines, not line endings, and it may write either kind; so a line's end matches a
 //! line's end, whichever of the two it is. What is put in takes the endings of what it replaces,
-//! line by line, and no byte outside the place that matched is touched or even decoded.
+//! line by line, and no byte outside the place that matched is touched or even decoded. Where a text
+//! is not there byte for byte, it is looked for once more with letters and their marks composed
+//! (Unicode's canonical equivalence, UAX #15): `é` is one character or two, and nobody sees which.
 //!
 //! Pure. Receives bytes from `edit`; hands it places and bytes.
 
@@ -10,6 +12,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use memchr::memmem;
+
+use super::composed;
 
 /// Places that are looked for; more are only counted as more.
 const MAX_PLACES: usize = 1_000;
@@ -61,6 +65,17 @@ pub(super) fn folded(text: &str) -> String {
 
 /// All places where `old` is, in order, also those that overlap; at most [`MAX_PLACES`].
 pub(super) fn places(content: &[u8], old: &str) -> Vec<Range<usize>> {
+    let exact = exact_places(content, old);
+    if !exact.is_empty() || (old.is_ascii() && content.is_ascii()) {
+        return exact;
+    }
+    let Ok(text) = std::str::from_utf8(content) else { return exact };
+    let composed = composed::Composed::of(text);
+    let places = exact_places(composed.text().as_bytes(), &composed::composed(old));
+    places.into_iter().filter_map(|place| composed.original(&place)).collect()
+}
+
+fn exact_places(content: &[u8], old: &str) -> Vec<Range<usize>> {
     let content = Folded::of(content);
     let old = folded(old);
     let finder = memmem::Finder::new(old.as_bytes());

@@ -8,6 +8,7 @@
 //! Receives approved calls from `session`; hands back outputs, and live output on the way.
 
 mod builtin;
+mod composed;
 mod diff;
 pub mod environment;
 mod file;

@@ -1,17 +1,18 @@
 //! From the path that a model writes to the one file that it means.
 //!
 //! Links are followed here, once, and `..` is resolved as the system would, so that a path is
-//! judged by where it leads. A path whose end does not exist yet is resolved as far as it does.
+//! judged by where it leads. A name that is there with its letters composed otherwise (some systems
+//! write `é` as two characters) is that one. A path whose end does not exist yet is resolved as far as it does.
 //! What comes out has no links left: `file` opens it so that one that appears later is refused.
 //!
 //! Receives paths from the tools; hands them targets for the judgement, and names to show.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use super::{ToolContext, guarded};
+use super::{ToolContext, composed, guarded};
 use crate::permission::{PathAccess, Target};
 
 /// Links in one path, as the system's own limit.
@@ -149,11 +150,30 @@ fn follow(start: PathBuf, asked: &Path) -> Result<(PathBuf, bool), Error> {
                 return Err(failed(&path, io::ErrorKind::NotADirectory.into()));
             }
             Ok(_) => {}
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => exists = false,
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
+                match equal_name(&path, &part) {
+                    Some(name) => {
+                        // As it is written there; it is looked at once more.
+                        path.pop();
+                        rest.push_front(name);
+                    }
+                    None => exists = false,
+                }
+            }
             Err(cause) => return Err(failed(&path, cause)),
         }
     }
     Ok((path, exists))
+}
+
+/// The name in the same directory that is this one but for how its letters are composed.
+fn equal_name(path: &Path, name: &OsStr) -> Option<OsString> {
+    let wanted = name.to_str().filter(|name| !name.is_ascii()).map(composed::composed)?;
+    let entries = path.parent()?.read_dir().ok()?;
+    let mut names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+    names.find(|other| {
+        other != name && other.to_str().is_some_and(|other| composed::composed(other) == wanted)
+    })
 }
 
 /// The names of a path, `..` among them; its root, if it has one, is not.

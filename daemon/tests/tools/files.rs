@@ -371,6 +371,35 @@ async fn c18_a_mark_at_the_start_is_kept_and_not_shown() {
 }
 
 #[tokio::test]
+async fn c23_letters_match_however_they_are_composed() {
+    let ws = Workspace::new();
+    // In the file `e` and a combining accent, in the call one character.
+    ws.put("f", b"\x65\xCC\x81\n\xC3\xA9 is whole\nth\x65\xCC\x81 end\r\n");
+    ok(&ws.call("read", &json!({ "path": "f" })).await);
+    ok(&ws.call("edit", &json!({ "path": "f", "old": "thé end\n", "new": "the END\n" })).await);
+    assert_eq!(ws.get("f"), b"\x65\xCC\x81\n\xC3\xA9 is whole\nthe END\r\n");
+    // What is there byte for byte goes before what is only equal.
+    ok(&ws.call("edit", &json!({ "path": "f", "old": "\u{e9}", "new": "E" })).await);
+    assert_eq!(ws.get("f"), b"\x65\xCC\x81\nE is whole\nthe END\r\n");
+    ok(&ws.call("edit", &json!({ "path": "f", "old": "\u{e9}", "new": "e" })).await);
+    assert_eq!(ws.get("f"), b"e\nE is whole\nthe END\r\n");
+    // A letter is not cut from its mark.
+    ws.put("g", "cafe\u{301}");
+    ok(&ws.call("read", &json!({ "path": "g" })).await);
+    let cut = ws.call("edit", &json!({ "path": "g", "old": "caf\u{e9}s", "new": "x" })).await;
+    assert!(error(&cut).contains("not in g"), "{}", text(&cut));
+    // Names likewise: the file that is there is meant, and no second one is made.
+    ws.put("re\u{301}sume\u{301}/notes", "old\n");
+    assert!(
+        ok(&ws.call("read", &json!({ "path": "r\u{e9}sum\u{e9}/notes" })).await).contains("old")
+    );
+    let write = json!({ "path": "r\u{e9}sum\u{e9}/notes", "content": "new\n" });
+    ok(&ws.call("write", &write).await);
+    assert_eq!(ws.get("re\u{301}sume\u{301}/notes"), b"new\n");
+    assert!(!ws.at("r\u{e9}sum\u{e9}").exists());
+}
+
+#[tokio::test]
 async fn guarded_paths_ask_even_inside() {
     let mut ws = Workspace::new();
     ws.mode = PermissionMode::AutoEdit;
