@@ -4,22 +4,30 @@
 //! milliseconds), so providers with the same settings share one. A server on this machine is
 //! spoken to directly whatever the environment says about proxies, unless its own table names one.
 //!
+//! A machine that slept has connections that nobody at the other end knows any more, and nothing
+//! says so before a time-out: after a sleep, which is boot time that the running clock did not count,
+//! the kept connections are given up.
+//!
 //! Receives a provider's settings; hands out clients.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use reqwest::{Certificate, Client, Proxy, Url, redirect, retry};
 use tokio::sync::OnceCell;
 
+use crate::clock::Clock;
 use crate::config::ProviderConfig;
 use crate::provider::Carriage;
 
 /// How often an idle HTTP/2 connection is checked.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
+
+/// The two clocks drift apart by less while the machine is awake.
+const SLEEP_MS: u64 = 1_000;
 
 /// All the clients.
 #[derive(Debug, Default)]
@@ -41,11 +49,34 @@ pub(super) struct Transport(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     settings: Settings,
-    usual: OnceCell<Client>,
+    usual: Mutex<Usual>,
     /// Keeps no connection, so that each request has one of its own.
-    fresh: OnceCell<Client>,
+    fresh: Arc<OnceCell<Client>>,
     /// The same, and never HTTP/2.
-    http1: OnceCell<Client>,
+    http1: Arc<OnceCell<Client>>,
+}
+
+/// The client that keeps its connections.
+#[derive(Debug, Default)]
+struct Usual {
+    client: Arc<OnceCell<Client>>,
+    /// When it was last asked for: as the process runs, and in boot time.
+    used_at: Option<(Instant, u64)>,
+}
+
+impl Usual {
+    /// The client; another one if the machine slept since it was last asked for.
+    fn awake(&mut self, boot_ms: u64) -> Arc<OnceCell<Client>> {
+        let slept = self.used_at.map_or(0, |(at, then_ms)| {
+            let ran_ms = u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX);
+            boot_ms.saturating_sub(then_ms).saturating_sub(ran_ms)
+        });
+        if slept > SLEEP_MS {
+            self.client = Arc::default();
+        }
+        self.used_at = Some((Instant::now(), boot_ms));
+        Arc::clone(&self.client)
+    }
 }
 
 impl Transports {
@@ -59,9 +90,9 @@ impl Transports {
         };
         let make = || Shared {
             settings: settings.clone(),
-            usual: OnceCell::new(),
-            fresh: OnceCell::new(),
-            http1: OnceCell::new(),
+            usual: Mutex::default(),
+            fresh: Arc::default(),
+            http1: Arc::default(),
         };
         self.0.entry(settings.clone()).or_insert_with(|| Transport(Arc::new(make()))).clone()
     }
@@ -69,7 +100,7 @@ impl Transports {
 
 impl Transport {
     /// The client for a carriage. `Err` says which setting is wrong.
-    pub(super) async fn client(&self, carriage: Carriage) -> Result<&Client, String> {
+    pub(super) async fn client(&self, carriage: Carriage, clock: &Clock) -> Result<Client, String> {
         let make = || async {
             let settings = self.0.settings.clone();
             // It reads files.
@@ -78,11 +109,14 @@ impl Transport {
                 .map_err(|error| format!("the HTTP client cannot be made: {error}"))?
         };
         let client = match carriage {
-            Carriage::Usual => &self.0.usual,
-            Carriage::Fresh => &self.0.fresh,
-            Carriage::Http1 | Carriage::Whole => &self.0.http1,
+            Carriage::Usual => {
+                let mut usual = self.0.usual.lock().unwrap_or_else(PoisonError::into_inner);
+                usual.awake(clock.boot_ms())
+            }
+            Carriage::Fresh => Arc::clone(&self.0.fresh),
+            Carriage::Http1 | Carriage::Whole => Arc::clone(&self.0.http1),
         };
-        client.get_or_try_init(make).await
+        client.get_or_try_init(make).await.cloned()
     }
 }
 

@@ -244,7 +244,7 @@ impl Opened<'_> {
             let played = played.map_err(|fault| endpoint.not_played(fault))?;
             return Answer::of_recording(endpoint, played, tapes).await.checked(endpoint).await;
         }
-        let client = endpoint.transport.client(way.carriage).await;
+        let client = endpoint.transport.client(way.carriage, &endpoint.clock).await;
         let client = client.map_err(|error| endpoint.refused(error))?;
         let body = reqwest::Body::wrap(body);
         let request = client.post(endpoint.url.clone()).headers(headers).body(body);
@@ -256,7 +256,7 @@ impl Opened<'_> {
     /// Reads a list of models.
     async fn listed(self, url: Url) -> Result<Vec<String>, ModelError> {
         let Self { endpoint, headers, .. } = self;
-        let client = endpoint.transport.client(Carriage::Usual).await;
+        let client = endpoint.transport.client(Carriage::Usual, &endpoint.clock).await;
         let client = client.map_err(|error| endpoint.refused(error))?;
         let request = client.get(url).header(ACCEPT, "application/json").headers(headers);
         let answer = endpoint.answered(request, endpoint.idle_timeout, Vec::new()).await?;

@@ -346,3 +346,27 @@ async fn what_is_indexed_is_found_and_what_is_deleted_is_gone() {
     store.close().await.unwrap();
     assert_eq!(rows_of_sessions(&path), 0);
 }
+
+/// Whoever lists pages holds no snapshot between them, so the log can start over under a reader
+/// that takes its time.
+#[tokio::test]
+async fn e13_the_log_stays_small_while_somebody_reads() {
+    const EVENTS: u64 = 20_000;
+    let dir = tempfile::tempdir().unwrap();
+    let store = fixture::open(dir.path());
+    let session_id = fixture::create(&store, "a").await;
+    let mut hand = Hand::new(&store, &session_id);
+    let message = "x".repeat(2_000);
+    let (mut after, mut largest) = (0, 0);
+    for _ in 0..EVENTS / 200 {
+        let page =
+            EventsParams { session_id: session_id.clone(), after: Some(after), limit: Some(50) };
+        let page = store.events(page).await.unwrap();
+        after = page.next.unwrap_or(after);
+        hand.write((0..200).map(|_| event(warning(&message))).collect(), Vec::new()).await.unwrap();
+        let log = dir.path().join("agentd.db-wal").metadata().unwrap().len();
+        largest = largest.max(log);
+    }
+    assert!(after > 0, "it read");
+    assert!(largest < 24 << 20, "the log came to {largest} bytes");
+}

@@ -1,5 +1,7 @@
 //! What refusals teach, and the ways of transport, over a loopback server.
 
+use std::time::Duration;
+
 use futures_util::StreamExt;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
@@ -9,9 +11,13 @@ use crate::provider::Carriage;
 use crate::provider::tests::server::{Reply, Server, Step};
 
 fn provider(server: &Server, lessons: &Lessons) -> OpenaiChat {
+    provider_by(server, lessons, Clock::system())
+}
+
+fn provider_by(server: &Server, lessons: &Lessons, clock: Clock) -> OpenaiChat {
     let base_url = Some(format!("http://{}/v1", server.address));
     let config = ProviderConfig { base_url, ..ProviderConfig::default() };
-    let (mut transports, clock) = (Transports::default(), Clock::system());
+    let mut transports = Transports::default();
     OpenaiChat::new("p", &config, &mut transports, lessons.clone(), clock).expect("a good table")
 }
 
@@ -98,6 +104,19 @@ async fn a_fresh_connection_is_a_new_one() {
     {
         assert!(events(&provider, carriage).await.iter().all(Result::is_ok));
         assert_eq!(server.connections(), connections, "{carriage:?}");
+    }
+}
+
+/// A laptop that slept: its kept connection is dead, and nothing will ever say so.
+#[tokio::test]
+async fn e14_connections_from_before_a_sleep_are_not_used() {
+    let server = Server::start([good(), good(), good()]).await;
+    let clock = Clock::manual();
+    let provider = provider_by(&server, &Lessons::default(), clock.clone());
+    for (slept, connections) in [(0, 1), (1, 1), (60, 2)] {
+        clock.advance(Duration::from_secs(slept));
+        assert!(events(&provider, Carriage::Usual).await.iter().all(Result::is_ok));
+        assert_eq!(server.connections(), connections, "slept {slept} s");
     }
 }
 
