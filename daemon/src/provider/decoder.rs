@@ -4,6 +4,8 @@
 //! Receives reads of an answer from `exchange`; hands events of the stream to a wire format's
 //! assembler, and its model events back.
 
+use std::collections::VecDeque;
+
 use agentd_protocol::event::TurnErrorCode;
 
 use super::sse::{Event, Splitter, TooLong};
@@ -31,6 +33,40 @@ pub(super) trait Assemble {
 
     /// Makes the usage so far ready: a request that fails is paid for too.
     fn flush_usage(&mut self);
+}
+
+/// Events that are ready, in order. Pieces that come together are one event.
+#[derive(Debug, Default)]
+pub(super) struct Ready(VecDeque<ModelEvent>);
+
+impl Ready {
+    pub(super) fn text(&mut self, piece: &str) {
+        match self.0.back_mut() {
+            _ if piece.is_empty() => {}
+            Some(ModelEvent::Text(text)) => text.push_str(piece),
+            _ => self.push(ModelEvent::Text(piece.to_owned())),
+        }
+    }
+
+    pub(super) fn reasoning(&mut self, piece: &str) {
+        match self.0.back_mut() {
+            _ if piece.is_empty() => {}
+            Some(ModelEvent::Reasoning(text)) => text.push_str(piece),
+            _ => self.push(ModelEvent::Reasoning(piece.to_owned())),
+        }
+    }
+
+    pub(super) fn push(&mut self, event: ModelEvent) {
+        self.0.push_back(event);
+    }
+
+    pub(super) fn extend(&mut self, events: impl IntoIterator<Item = ModelEvent>) {
+        self.0.extend(events);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<ModelEvent> {
+        self.0.pop_front()
+    }
 }
 
 /// The most bytes of one answer, so that a server which never ends does not fill the memory. The

@@ -10,14 +10,14 @@
 //!
 //! Receives events from `decoder`; hands model events to the request's stream.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use agentd_protocol::session::Usage;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::wire::{BlockStart, Delta, StreamEvent, UsageReport, Whole};
-use crate::provider::decoder::{Assemble, bad};
+use crate::provider::decoder::{Assemble, Ready, bad};
 use crate::provider::failure::{Complaint, classify, excerpt};
 use crate::provider::kept::Kept;
 use crate::provider::sse::Event;
@@ -33,7 +33,7 @@ const MAX_HELD_BYTES: usize = 16 * 1024 * 1024;
 pub(in crate::provider) struct Assembler {
     /// The provider in messages.
     who: String,
-    ready: VecDeque<ModelEvent>,
+    ready: Ready,
     open: BTreeMap<u64, Open>,
     held_bytes: usize,
     /// Calls that were given out.
@@ -56,7 +56,7 @@ impl Assembler {
     pub(in crate::provider) fn new(who: &str) -> Self {
         Self {
             who: who.to_owned(),
-            ready: VecDeque::new(),
+            ready: Ready::default(),
             open: BTreeMap::new(),
             held_bytes: 0,
             calls: 0,
@@ -105,11 +105,11 @@ impl Assembler {
         })?;
         let open = match &*block.kind {
             "text" => {
-                self.text(&block.text.unwrap_or_default());
+                self.ready.text(&block.text.unwrap_or_default());
                 return Ok(());
             }
             "thinking" => {
-                self.reasoning(&block.thinking.unwrap_or_default());
+                self.ready.reasoning(&block.thinking.unwrap_or_default());
                 Open::Thinking { signature: block.signature.filter(|text| !text.is_empty()) }
             }
             "tool_use" => Open::Call {
@@ -132,8 +132,8 @@ impl Assembler {
     }
 
     fn delta(&mut self, index: u64, delta: Delta<'_>) -> Result<(), ModelError> {
-        self.text(&delta.text.unwrap_or_default());
-        self.reasoning(&delta.thinking.unwrap_or_default());
+        self.ready.text(&delta.text.unwrap_or_default());
+        self.ready.reasoning(&delta.thinking.unwrap_or_default());
         let (signature, partial) = (delta.signature, delta.partial_json);
         let more = signature.as_ref().map_or(0, |text| text.len())
             + partial.as_ref().map_or(0, |text| text.len());
@@ -168,7 +168,7 @@ impl Assembler {
                 self.calls += 1;
                 let arguments = arguments(input, &json);
                 let call = ModelCall { provider_call_id: id, name, arguments };
-                self.ready.push_back(ModelEvent::Call(call));
+                self.ready.push(ModelEvent::Call(call));
             }
             Some(Open::Kept { mut block, json }) => {
                 if let Ok(input) = serde_json::from_str::<Value>(&json)
@@ -182,7 +182,7 @@ impl Assembler {
     }
 
     fn keep(&mut self, block: Value) {
-        self.ready.push_back(ModelEvent::Signature(Kept::signature(self.calls, block)));
+        self.ready.push(ModelEvent::Signature(Kept::signature(self.calls, block)));
     }
 
     fn hold(&mut self, bytes: usize) -> Result<(), ModelError> {
@@ -207,23 +207,6 @@ impl Assembler {
         // What the format calls input leaves the cached tokens out.
         let plain = more(plain, report.input);
         usage.input = plain.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
-    }
-
-    /// Pieces that come together are one event.
-    fn text(&mut self, piece: &str) {
-        match self.ready.back_mut() {
-            _ if piece.is_empty() => {}
-            Some(ModelEvent::Text(text)) => text.push_str(piece),
-            _ => self.ready.push_back(ModelEvent::Text(piece.to_owned())),
-        }
-    }
-
-    fn reasoning(&mut self, piece: &str) {
-        match self.ready.back_mut() {
-            _ if piece.is_empty() => {}
-            Some(ModelEvent::Reasoning(text)) => text.push_str(piece),
-            _ => self.ready.push_back(ModelEvent::Reasoning(piece.to_owned())),
-        }
     }
 
     fn complaint(&self, data: &[u8]) -> ModelError {
@@ -278,7 +261,7 @@ impl Assemble for Assembler {
     }
 
     fn pop(&mut self) -> Option<ModelEvent> {
-        self.ready.pop_front()
+        self.ready.pop()
     }
 
     fn is_finished(&self) -> bool {
@@ -297,7 +280,7 @@ impl Assemble for Assembler {
             "max_tokens" | "model_context_window_exceeded" => "length".to_owned(),
             _ => reason,
         });
-        self.ready.push_back(ModelEvent::End { finish_reason, continues });
+        self.ready.push(ModelEvent::End { finish_reason, continues });
     }
 
     fn is_done(&self) -> bool {

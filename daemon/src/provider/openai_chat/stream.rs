@@ -6,8 +6,6 @@
 //!
 //! Receives events from `sse`; hands model events to the request's stream.
 
-use std::collections::VecDeque;
-
 use agentd_protocol::session::Usage;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -16,7 +14,7 @@ use super::calls::Calls;
 use super::think::{Piece, Thoughts};
 use super::wire::{Choice, Chunk, ContentPart, Delta, UsageReport, nonempty, number, text};
 use crate::config::ThinkTags;
-use crate::provider::decoder::{Assemble, bad};
+use crate::provider::decoder::{Assemble, Ready, bad};
 use crate::provider::failure::{Complaint, classify, excerpt};
 use crate::provider::sse::Event;
 use crate::provider::{ModelError, ModelEvent};
@@ -29,7 +27,7 @@ const MAX_DEPTH: usize = 4;
 pub(in crate::provider) struct Assembler {
     /// The provider in messages.
     who: String,
-    ready: VecDeque<ModelEvent>,
+    ready: Ready,
     calls: Calls,
     usage: Option<Usage>,
     finish_reason: Option<String>,
@@ -42,7 +40,7 @@ impl Assembler {
     pub(in crate::provider) fn new(who: &str, tags: ThinkTags) -> Self {
         Self {
             who: who.to_owned(),
-            ready: VecDeque::new(),
+            ready: Ready::default(),
             calls: Calls::default(),
             usage: None,
             finish_reason: None,
@@ -102,18 +100,18 @@ impl Assembler {
             nonempty(delta.reasoning_content).or_else(|| nonempty(delta.reasoning))
         {
             self.settle_thoughts();
-            self.reasoning(&reasoning);
+            self.ready.reasoning(&reasoning);
         }
         if let Some(content) = delta.content {
             self.content(content, false, 0);
         }
         if let Some(refusal) = nonempty(delta.refusal) {
-            self.text(&refusal);
+            self.ready.text(&refusal);
         }
         if let Some(calls) = &delta.tool_calls {
             self.calls.take(calls).map_err(|too_much| bad(&self.who, too_much))?;
             while let Some(call) = self.calls.next_complete() {
-                self.ready.push_back(ModelEvent::Call(call));
+                self.ready.push(ModelEvent::Call(call));
             }
         }
         Ok(())
@@ -124,7 +122,7 @@ impl Assembler {
         if let Some(text) = text(raw) {
             if thinking {
                 self.settle_thoughts();
-                return self.reasoning(&text);
+                return self.ready.reasoning(&text);
             }
             let pieces = self.thoughts.take(&text);
             return pieces.into_iter().for_each(|piece| self.piece(piece));
@@ -145,8 +143,8 @@ impl Assembler {
 
     fn piece(&mut self, piece: Piece) {
         match piece {
-            Piece::Text(text) => self.text(&text),
-            Piece::Reasoning(text) => self.reasoning(&text),
+            Piece::Text(text) => self.ready.text(&text),
+            Piece::Reasoning(text) => self.ready.reasoning(&text),
         }
     }
 
@@ -154,23 +152,6 @@ impl Assembler {
     fn settle_thoughts(&mut self) {
         if let Some(piece) = self.thoughts.settle() {
             self.piece(piece);
-        }
-    }
-
-    /// Pieces that come together are one event.
-    fn text(&mut self, piece: &str) {
-        match self.ready.back_mut() {
-            _ if piece.is_empty() => {}
-            Some(ModelEvent::Text(text)) => text.push_str(piece),
-            _ => self.ready.push_back(ModelEvent::Text(piece.to_owned())),
-        }
-    }
-
-    fn reasoning(&mut self, piece: &str) {
-        match self.ready.back_mut() {
-            _ if piece.is_empty() => {}
-            Some(ModelEvent::Reasoning(text)) => text.push_str(piece),
-            _ => self.ready.push_back(ModelEvent::Reasoning(piece.to_owned())),
         }
     }
 }
@@ -197,7 +178,7 @@ impl Assemble for Assembler {
     }
 
     fn pop(&mut self) -> Option<ModelEvent> {
-        self.ready.pop_front()
+        self.ready.pop()
     }
 
     fn is_finished(&self) -> bool {
@@ -210,7 +191,7 @@ impl Assemble for Assembler {
         self.ready.extend(self.calls.rest().map(ModelEvent::Call));
         self.flush_usage();
         let finish_reason = self.finish_reason.take();
-        self.ready.push_back(ModelEvent::End { finish_reason, continues: false });
+        self.ready.push(ModelEvent::End { finish_reason, continues: false });
     }
 
     fn is_done(&self) -> bool {

@@ -11,14 +11,14 @@
 //!
 //! Receives events from `decoder`; hands model events to the request's stream.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use agentd_protocol::session::Usage;
 use serde_json::{Value, json};
 
 use super::wire::{ContentPart, OutputItem, Response, StreamEvent, UsageReport};
-use crate::provider::decoder::{Assemble, bad};
+use crate::provider::decoder::{Assemble, Ready, bad};
 use crate::provider::failure::{Complaint, classify, excerpt};
 use crate::provider::kept::Kept;
 use crate::provider::sse::Event;
@@ -32,7 +32,7 @@ const MAX_ITEMS: usize = 4_096;
 pub(in crate::provider) struct Assembler {
     /// The provider in messages.
     who: String,
-    ready: VecDeque<ModelEvent>,
+    ready: Ready,
     items: BTreeMap<u64, Seen>,
     /// Calls that were given out.
     calls: usize,
@@ -56,7 +56,7 @@ impl Assembler {
     pub(in crate::provider) fn new(who: &str) -> Self {
         Self {
             who: who.to_owned(),
-            ready: VecDeque::new(),
+            ready: Ready::default(),
             items: BTreeMap::new(),
             calls: 0,
             usage: None,
@@ -70,7 +70,7 @@ impl Assembler {
         match kind {
             "response.output_text.delta" | "response.refusal.delta" => {
                 self.seen(index)?.told |= !delta.is_empty();
-                self.text(&delta);
+                self.ready.text(&delta);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 let part = event.summary_index.or(event.content_index);
@@ -112,9 +112,9 @@ impl Assembler {
         seen.told = true;
         seen.part = part;
         if begins {
-            self.reasoning(PART_GAP);
+            self.ready.reasoning(PART_GAP);
         }
-        self.reasoning(delta);
+        self.ready.reasoning(delta);
         Ok(())
     }
 
@@ -130,7 +130,7 @@ impl Assembler {
             "reasoning" => self.reasoning_done(item, told),
             "function_call" => {
                 self.calls += 1;
-                self.ready.push_back(ModelEvent::Call(ModelCall {
+                self.ready.push(ModelEvent::Call(ModelCall {
                     provider_call_id: item.call_id.or(item.id).filter(|id| !id.is_empty()),
                     name: item.name.unwrap_or_default(),
                     arguments: arguments(item.arguments),
@@ -145,7 +145,7 @@ impl Assembler {
     fn message_done(&mut self, item: OutputItem, told: bool) {
         if !told {
             for part in item.content.into_iter().flatten() {
-                self.text(&part.text.or(part.refusal).unwrap_or_default());
+                self.ready.text(&part.text.or(part.refusal).unwrap_or_default());
             }
         }
         if let Some(phase) = item.phase {
@@ -163,7 +163,7 @@ impl Assembler {
         let parts = if open { item.content } else { item.summary };
         let texts = parts.into_iter().flatten().filter_map(|part| part.text);
         if !told {
-            self.reasoning(&texts.collect::<Vec<_>>().join(PART_GAP));
+            self.ready.reasoning(&texts.collect::<Vec<_>>().join(PART_GAP));
         }
         let mut block = json!({ "type": "reasoning" });
         let mut set = |name: &str, value: Option<String>| {
@@ -178,7 +178,7 @@ impl Assembler {
     }
 
     fn keep(&mut self, block: Value) {
-        self.ready.push_back(ModelEvent::Signature(Kept::signature(self.calls, block)));
+        self.ready.push(ModelEvent::Signature(Kept::signature(self.calls, block)));
     }
 
     /// The answer is over, as far as its server is concerned.
@@ -196,7 +196,7 @@ impl Assembler {
         self.done = true;
         self.flush_usage();
         let continues = response.end_turn == Some(false);
-        self.ready.push_back(ModelEvent::End { finish_reason: word, continues });
+        self.ready.push(ModelEvent::End { finish_reason: word, continues });
         Ok(())
     }
 
@@ -227,23 +227,6 @@ impl Assembler {
         let error = classify(&self.who, None, &complaint);
         // There is no header that could say it.
         ModelError { retry_after: wait_of(&complaint.message), ..error }
-    }
-
-    /// Pieces that come together are one event.
-    fn text(&mut self, piece: &str) {
-        match self.ready.back_mut() {
-            _ if piece.is_empty() => {}
-            Some(ModelEvent::Text(text)) => text.push_str(piece),
-            _ => self.ready.push_back(ModelEvent::Text(piece.to_owned())),
-        }
-    }
-
-    fn reasoning(&mut self, piece: &str) {
-        match self.ready.back_mut() {
-            _ if piece.is_empty() => {}
-            Some(ModelEvent::Reasoning(text)) => text.push_str(piece),
-            _ => self.ready.push_back(ModelEvent::Reasoning(piece.to_owned())),
-        }
     }
 }
 
@@ -288,7 +271,7 @@ impl Assemble for Assembler {
     }
 
     fn pop(&mut self) -> Option<ModelEvent> {
-        self.ready.pop_front()
+        self.ready.pop()
     }
 
     fn is_finished(&self) -> bool {
