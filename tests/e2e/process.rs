@@ -145,3 +145,20 @@ async fn no_tool_outlives_its_daemon_and_its_launcher() {
     })
     .await;
 }
+
+/// What a reload changes of a tool holds for sessions that are loaded, from their next turn on.
+#[tokio::test]
+async fn a_reload_reaches_loaded_sessions() {
+    let mut scene = Scene::start(FULL).await;
+    scene.model.push(Answer::calling("shell", &json!({ "command": "echo first" })));
+    scene.model.push(Answer::saying("Done."));
+    assert_eq!(statuses(&scene.turn("s1", "First.").await), ["ok"]);
+    let config = format!("{}{FULL}[tools.shell]\ntimeout = \"300ms\"\n", scene.model.config());
+    scene.daemon.configure(&config);
+    scene.client.call("daemon/reload", json!({})).await;
+    scene.model.push(Answer::calling("shell", &json!({ "command": "sleep 300" })));
+    scene.model.push(Answer::saying("Done."));
+    let seen = scene.turn("s2", "Second.").await;
+    let result = of_type(&seen, "tool.completed")[0];
+    assert!(result["item"]["content"].to_string().contains("within 300 ms"), "{result}");
+}

@@ -31,6 +31,7 @@ mod tests;
 mod tools;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_protocol::permission::{PermissionMode, Rule};
@@ -71,7 +72,7 @@ pub struct Config {
     /// Modes and rules.
     pub permission: PermissionConfig,
     /// Tools.
-    pub tools: ToolsConfig,
+    pub tools: Arc<ToolsConfig>,
     /// Commands that run at points of a turn. Layers add to each other.
     pub hooks: Vec<HookConfig>,
     /// MCP servers, by name.
@@ -98,7 +99,7 @@ impl Default for Config {
             providers: BTreeMap::new(),
             limits: Limits { max_iterations: Some(MAX_ITERATIONS), ..Limits::default() },
             permission: PermissionConfig::default(),
-            tools: ToolsConfig::default(),
+            tools: Arc::default(),
             hooks: Vec::new(),
             mcp: BTreeMap::new(),
             server: ServerConfig::default(),

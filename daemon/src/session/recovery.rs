@@ -279,7 +279,7 @@ fn context(services: &Services, loaded: &LoadedSession) -> Arc<ToolContext> {
         outputs_dir: services.store.outputs_dir(&session.session_id),
         files: Arc::new(FilesSeen::new(seen)),
         keeper: Arc::new(StoreKeeper::new(services.store.clone(), session.session_id.clone())),
-        config: Arc::new(config.tools.clone()),
+        config: Arc::clone(&config.tools),
     })
 }
 

@@ -15,7 +15,7 @@ mod tool;
 use self::model::Wish;
 pub(super) use self::submitter::Attached;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ impl Actor {
                 }
                 return self.commit_failed(error).await;
             }
-            self.follow_directory().await;
+            self.follow_settings().await;
         } else if let Some(answer) = plan.answer {
             answer.give(&self.state.session);
         }
@@ -174,17 +174,20 @@ impl Actor {
         }
     }
 
-    /// Tools work where the session does.
-    async fn follow_directory(&mut self) {
+    /// Tools work where the session does, and as the configuration says now.
+    async fn follow_settings(&mut self) {
         let session = &self.state.session;
-        let cwd = PathBuf::from(&session.cwd);
-        if self.context.cwd == cwd {
+        let cwd = Path::new(&session.cwd);
+        let moved = self.context.cwd != cwd;
+        let config = Arc::clone(&self.services.config.current().tools);
+        if !moved && Arc::ptr_eq(&self.context.config, &config) {
             return;
         }
-        if session.item_count == 0 {
+        if moved && session.item_count == 0 {
             self.state.system = system_item(&self.services, &session.cwd).await;
         }
-        self.context = Arc::new(ToolContext { cwd, ..(*self.context).clone() });
+        let cwd = PathBuf::from(&self.state.session.cwd);
+        self.context = Arc::new(ToolContext { cwd, config, ..(*self.context).clone() });
     }
 
     /// Throws the work of a turn away.
