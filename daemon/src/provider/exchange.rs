@@ -146,7 +146,7 @@ async fn start<F: Format>(
         let message = format!("{}: {what}", endpoint.who());
         ModelError::new(TurnErrorCode::ProviderRefused, message)
     })?;
-    let expected = Expected::of(&body.pieces());
+    let expected = Expected::of(body.pieces());
     let record = request.options.record.as_deref().map(Path::new);
     let way = Way { carriage: request.carriage, record };
     let opened = endpoint.open().await?;

@@ -21,26 +21,37 @@ const PART: u64 = 4;
 /// The code of the warning.
 const PROMPT_TRUNCATED: &str = "prompt_truncated";
 
-/// What a request's usage should say; nothing once it was looked at.
+/// What a request's usage should say. What was sent is looked into only where it says less.
 #[derive(Debug)]
-pub(super) struct Expected(Option<u64>);
+pub(super) struct Expected {
+    body: Vec<Bytes>,
+    /// It was looked at.
+    told: bool,
+}
 
 impl Expected {
     /// Of a request with this body.
-    pub(super) fn of(body: &[Bytes]) -> Self {
-        let tokens = body.iter().map(Bytes::len).sum::<usize>().div_ceil(BYTES_PER_TOKEN) as u64;
-        let has_image =
-            || body.iter().any(|piece| memchr::memmem::find(piece, b"base64").is_some());
-        Self((tokens >= LEAST_TOKENS && !has_image()).then_some(tokens))
+    pub(super) fn of(body: Vec<Bytes>) -> Self {
+        Self { body, told: false }
+    }
+
+    fn tokens(&self) -> u64 {
+        self.body.iter().map(Bytes::len).sum::<usize>().div_ceil(BYTES_PER_TOKEN) as u64
+    }
+
+    fn has_image(&self) -> bool {
+        self.body.iter().any(|piece| memchr::memmem::find(piece, b"base64").is_some())
     }
 
     /// The warning that goes before an event of `who`'s answer, once.
     pub(super) fn look(&mut self, who: &str, event: &ModelEvent) -> Option<ModelEvent> {
         let ModelEvent::Usage(usage) = event else { return None };
-        let read = usage.input;
-        let sent = self.0.filter(|_| read > 0)?;
-        self.0 = None;
-        (read.saturating_mul(PART) <= sent).then(|| ModelEvent::Warning {
+        let (read, sent) = (usage.input, self.tokens());
+        if read == 0 || std::mem::replace(&mut self.told, true) {
+            return None;
+        }
+        let too_few = sent >= LEAST_TOKENS && read.saturating_mul(PART) <= sent;
+        (too_few && !self.has_image()).then(|| ModelEvent::Warning {
             code: PROMPT_TRUNCATED,
             message: format!(
                 "{who}: it read {read} tokens of a request that has about {sent}, so the start of \
@@ -60,7 +71,7 @@ mod tests {
     fn warned(body: &str, input: u64) -> bool {
         let (before, after) = body.split_at(body.len() / 2);
         let pieces = [before, after].map(|piece| Bytes::from(piece.to_owned()));
-        let mut expected = Expected::of(&pieces);
+        let mut expected = Expected::of(pieces.to_vec());
         let usage = ModelEvent::Usage(Usage { input, ..Usage::default() });
         let first = expected.look("provider p", &usage).is_some();
         assert_eq!(expected.look("provider p", &usage), None, "it is told once");
@@ -80,7 +91,7 @@ mod tests {
 
     #[test]
     fn an_early_report_without_a_count_is_not_the_last() {
-        let mut expected = Expected::of(&[Bytes::from("word ".repeat(12_000))]);
+        let mut expected = Expected::of(vec![Bytes::from("word ".repeat(12_000))]);
         let usage = |input| ModelEvent::Usage(Usage { input, ..Usage::default() });
         assert_eq!(expected.look("p", &usage(0)), None);
         assert!(expected.look("p", &usage(2_048)).is_some());
