@@ -151,8 +151,12 @@ impl Batch {
         self.0.iter()
     }
 
-    pub(super) fn last_mut(&mut self) -> Option<&mut CallState> {
-        self.0.last_mut()
+    /// The answer was cut off: its last call is not run, whether its arguments parse or not.
+    pub(super) fn cut_last(&mut self) {
+        if let Some(last) = self.0.last_mut() {
+            last.stage =
+                Stage::Finished(Box::new(Outcome::not_run(ToolStatus::NotRun, text::CUT_OFF)));
+        }
     }
 
     pub(super) fn find(&self, call_id: &CallId) -> Option<&CallState> {

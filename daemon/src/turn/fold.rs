@@ -19,6 +19,7 @@ use super::calls::{Batch, Outcome, Stage, Traits};
 use super::context::{CONTEXT_OVERFLOW, Context};
 use super::duplicate::Guard;
 use super::effect::{Outbox, Start};
+use super::iteration::CUT_BY_LENGTH;
 use super::stream::{Purpose, Stream};
 use super::{Machine, Moment, Phase, text};
 
@@ -186,6 +187,9 @@ impl Machine {
                 self.last_assistant_index = item.index;
                 if !matches!(self.phase, Phase::Stopping { .. }) {
                     self.batch = Batch::of(&answer.calls);
+                    if answer.finish_reason.as_deref() == Some(CUT_BY_LENGTH) {
+                        self.batch.cut_last();
+                    }
                     self.phase = Phase::Calls;
                 }
             }

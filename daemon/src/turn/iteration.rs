@@ -27,7 +27,7 @@ const MAX_REFUSED_IN_A_ROW: u32 = 3;
 const MAX_CONTINUATIONS: u32 = 3;
 
 /// The word by which providers say that the output limit cut an answer.
-const CUT_BY_LENGTH: &str = "length";
+pub(super) const CUT_BY_LENGTH: &str = "length";
 
 impl Machine {
     pub(super) fn begin(&mut self, opening: Opening, moment: &mut Moment) {
@@ -196,9 +196,8 @@ impl Machine {
             return self.summarized(moment);
         }
         let cut = finish_reason.as_deref() == Some(CUT_BY_LENGTH);
-        if cut && let Some(last) = stream.calls.last_mut() {
-            last.stage =
-                Stage::Finished(Box::new(Outcome::not_run(ToolStatus::NotRun, text::CUT_OFF)));
+        if cut {
+            stream.calls.cut_last();
         }
         let stream = stream.clone();
         let answer = stream.item(self.model.clone(), AssistantStatus::Complete, finish_reason);

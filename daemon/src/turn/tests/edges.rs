@@ -136,6 +136,25 @@ fn a_read_that_had_started_runs_again_and_its_start_is_recorded_once() {
 }
 
 #[test]
+fn a_cut_call_does_not_run_after_a_restart_either() {
+    let mut rig = rig();
+    rig.model_calls("ask_read", json!({ "n": 1 }));
+    rig.model_calls("write", json!({ "text": "par" }));
+    rig.settle();
+    rig.end("length");
+    rig.settle();
+    rig.restart(take_up());
+    rig.settle();
+    let prompt_id = rig.open_prompts().remove(0);
+    rig.answer(prompt_id, Resolution::Allow, false);
+    let runs = rig.take_runs();
+    assert_eq!(runs.len(), 1, "only what was allowed");
+    rig.finish(&runs[0], ToolStatus::Ok);
+    let statuses: Vec<_> = rig.results().into_iter().map(|(status, _)| status).collect();
+    assert_eq!(statuses, [ToolStatus::Ok, ToolStatus::NotRun]);
+}
+
+#[test]
 fn a_recorded_denial_goes_on_after_a_restart() {
     let mut rig = rig();
     rig.answer_with(&[("read", 1), ("ask_read", 2)]);
