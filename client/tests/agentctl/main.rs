@@ -275,3 +275,18 @@ fn attach_replays_and_sends_what_is_typed() {
     assert_eq!((code, stdout.as_str()), (0, "Earlier.\nLater.\n"), "{stderr}");
     assert_eq!(daemon.last("session/submit")["submission"]["op"]["content"], "go on");
 }
+
+#[test]
+fn a_prompt_where_a_command_stands_is_told_where_it_goes() {
+    let nowhere = Path::new("/nonexistent/agentd.sock");
+    let told = |arguments: &[&str]| {
+        let (code, _, stderr) = outcome(agentctl(nowhere, arguments).output().expect("it runs"));
+        assert_eq!(code, 2, "{stderr}");
+        stderr
+    };
+    assert!(told(&["fix the build"]).contains("agentctl run '"));
+    assert!(told(&["attach-it"]).contains("similar"), "what resembles a command is still named");
+    assert!(!told(&["config", "reset"]).contains("agentctl run '"));
+    assert!(told(&["send", "ses_1"]).contains("agentctl send SESSION 'TEXT'"));
+    assert!(told(&[]).contains("agentctl run 'TEXT'"));
+}

@@ -27,7 +27,8 @@ pub enum Error {
     NoStateDir,
     /// Another daemon has the state directory and does not answer.
     #[error(
-        "{state_dir} is in use by another daemon ({holder}), which does not answer at {}: {why}",
+        "{state_dir} is in use by another daemon ({holder}), which does not answer at {}: {why}; \
+         talk to that one (--socket), end its process, or take another --state-dir",
         socket.display()
     )]
     InUse {

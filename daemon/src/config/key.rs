@@ -56,7 +56,8 @@ pub struct KeyError {
 #[derive(Debug, thiserror::Error)]
 enum Fault {
     #[error(
-        "it is not set; set it where the daemon is started, or name another source in `api_key`"
+        "it is not set; set it where the daemon is started, or leave `api_key` out and store a key \
+         with `agentctl login PROVIDER`"
     )]
     NotSet,
     #[error("this daemon was given no credentials; LoadCredential= in its unit does that")]

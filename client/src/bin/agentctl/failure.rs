@@ -9,6 +9,10 @@ use std::process::ExitCode;
 use agentd_client::Error;
 use agentd_client::protocol::error::ErrorData;
 use agentd_client::protocol::event::{TurnError, TurnErrorCode};
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::args::Args;
 
 /// The exit codes, as the help tells them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +36,19 @@ impl From<Exit> for ExitCode {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Misuse(pub(crate) String);
+
+/// Ends the program over a command line that cannot be read. Who writes a prompt where a command
+/// stands is told where it goes.
+pub(crate) fn refuse(mut error: clap::Error) -> ! {
+    let command = Args::command();
+    let is_command = |word: String| command.find_subcommand(word).is_some();
+    let is_first = !std::env::args().skip(1).any(is_command);
+    if error.kind() == ErrorKind::InvalidSubcommand && is_first {
+        let tip = "a prompt goes after `run`: agentctl run 'what does this project do?'";
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error.exit()
+}
 
 /// Says what went wrong; the code for it.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
@@ -67,15 +84,24 @@ const WELL_KNOWN: [(&str, &str, &str); 3] = [
     ("openrouter", "OPENROUTER_API_KEY", "openrouter/qwen/qwen3-coder"),
 ];
 
+/// Where models are found that nobody configured.
+const UNKNOWN_MODEL: &str = "`agentctl models` lists what is configured; `agentctl doctor` finds \
+     servers on this machine and prints the lines that configure them.";
+
 /// What to do about it, where that is known.
 pub(crate) fn advice(data: &ErrorData) -> Option<String> {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     match data {
         ErrorData::NoProvider { .. } => Some(first_steps(is_set)),
         ErrorData::UnknownModel { model, .. } => {
-            let (provider, _) = model.split_once('/')?;
-            let known = WELL_KNOWN.iter().find(|(name, ..)| *name == provider)?;
-            Some(login(known, is_set(known.1)))
+            let (provider, _) = model.split_once('/').unwrap_or((model, ""));
+            let known = WELL_KNOWN.iter().find(|(name, ..)| *name == provider);
+            Some(
+                known.map_or_else(
+                    || UNKNOWN_MODEL.to_owned(),
+                    |known| login(known, is_set(known.1)),
+                ),
+            )
         }
         _ => None,
     }
@@ -116,7 +142,7 @@ pub(crate) fn advice_on(error: &TurnError, model: &str) -> Option<String> {
         )),
         (TurnErrorCode::ProviderRefused, Some(404)) => Some(format!(
             "agentctl: is the model's name right? `agentctl models --probe` asks the provider; the \
-             address is providers.{provider}.base_url."
+             address is providers.{provider}.base_url, which for Ollama and the like ends in /v1."
         )),
         (TurnErrorCode::ProviderUnreachable, _) => Some(format!(
             "agentctl: is the address right (providers.{provider}.base_url in `agentctl config`), \
@@ -137,5 +163,16 @@ mod tests {
         assert!(nothing.contains("--model demo/demo") && nothing.contains("login openai"));
         let set = first_steps(|name| name == "OPENROUTER_API_KEY");
         assert!(set.contains("agentctl login openrouter <<< $OPENROUTER_API_KEY"), "{set}");
+    }
+
+    #[test]
+    fn an_unknown_model_is_answered_with_what_to_do() {
+        let told = |model: &str| {
+            let known_models = vec!["demo/demo".to_owned()];
+            advice(&ErrorData::UnknownModel { model: model.to_owned(), known_models })
+        };
+        assert!(told("openai/x").is_some_and(|told| told.contains("login openai")));
+        assert!(told("ollama/x").is_some_and(|told| told.contains("agentctl doctor")));
+        assert!(told("x").is_some_and(|told| told.contains("agentctl models")));
     }
 }

@@ -42,7 +42,7 @@ use crate::args::Args;
 fn main() -> ExitCode {
     // Answers and ends the program where a shell asks for completions.
     CompleteEnv::with_factory(Args::command).complete();
-    let args = Args::parse();
+    let args = Args::try_parse().unwrap_or_else(|error| failure::refuse(error));
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failure::report(&error.into()),

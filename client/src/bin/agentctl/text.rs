@@ -12,19 +12,20 @@ use crate::failure::Misuse;
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
 
 /// The input: `words`, with what a pipe holds after them; `-` alone waits for the terminal too.
-pub(crate) fn input(words: &[String]) -> Result<String> {
+/// `usage` is what says how to give one.
+pub(crate) fn input(words: &[String], usage: &str) -> Result<String> {
     let from_stdin = words == ["-"];
     let words = if from_stdin { String::new() } else { words.join(" ") };
     let stdin = std::io::stdin();
     let piped =
         if from_stdin || !stdin.is_terminal() { read(stdin.lock())? } else { String::new() };
-    joined(&words, &piped)
+    joined(&words, &piped, usage)
 }
 
-fn joined(words: &str, piped: &str) -> Result<String> {
+fn joined(words: &str, piped: &str, usage: &str) -> Result<String> {
     let text = match (words.trim(), piped.trim()) {
         ("", "") => {
-            return Err(Misuse("nothing to do: give a prompt, or pipe one in".to_owned()).into());
+            return Err(Misuse(format!("there is no text: `{usage}`, or pipe it in")).into());
         }
         (words, "") => words.to_owned(),
         ("", piped) => piped.to_owned(),
@@ -50,10 +51,11 @@ mod tests {
 
     #[test]
     fn words_and_pipe() {
-        assert_eq!(joined("explain", "").unwrap(), "explain");
-        assert_eq!(joined("", "a\nb\n").unwrap(), "a\nb");
-        assert_eq!(joined("explain", "a\nb\n").unwrap(), "explain\n\na\nb");
-        assert!(joined(" ", "\n").unwrap_err().is::<Misuse>());
+        assert_eq!(joined("explain", "", "x").unwrap(), "explain");
+        assert_eq!(joined("", "a\nb\n", "x").unwrap(), "a\nb");
+        assert_eq!(joined("explain", "a\nb\n", "x").unwrap(), "explain\n\na\nb");
+        let error = joined(" ", "\n", "agentctl run 'TEXT'").unwrap_err();
+        assert!(error.is::<Misuse>() && error.to_string().contains("run 'TEXT'"), "{error}");
     }
 
     #[test]

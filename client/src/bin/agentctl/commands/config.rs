@@ -17,7 +17,7 @@ pub(super) async fn config(context: &Context, action: Option<ConfigAction>) -> R
         return match (context.json, reloaded.changed.as_slice()) {
             (true, _) => render::json(&reloaded),
             (false, []) => render::line("nothing changed"),
-            (false, changed) => render::line(&format!("changed: {}", changed.join(", "))),
+            (false, changed) => render::line(&format!("changed: {}", folded(changed).join(", "))),
         };
     }
     let config = client.call::<GetDaemonConfig>(NoParams {}).await?;
@@ -27,4 +27,47 @@ pub(super) async fn config(context: &Context, action: Option<ConfigAction>) -> R
     let rows =
         config.values.into_iter().map(|entry| [entry.key, entry.value.to_string(), entry.origin]);
     render::table(["key", "value", "from"], rows.collect(), "no values")
+}
+
+/// Keys of a provider that changed at once, as when it is new, are told as one.
+const FEW: usize = 3;
+
+/// The changed keys; a provider with more than a few of them goes by its name alone.
+fn folded(changed: &[String]) -> Vec<&str> {
+    let folds = changed.chunk_by(|a, b| provider(a).is_some() && provider(a) == provider(b));
+    folds
+        .flat_map(|keys| match provider(&keys[0]) {
+            Some(provider) if keys.len() > FEW => vec![provider],
+            _ => keys.iter().map(String::as_str).collect(),
+        })
+        .collect()
+}
+
+/// `providers.NAME` of a key that begins so.
+fn provider(key: &str) -> Option<&str> {
+    let rest = key.strip_prefix("providers.")?;
+    let (name, _) = rest.split_once('.')?;
+    Some(&key[.."providers.".len() + name.len()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_provider_is_one_word() {
+        let keys = |keys: &[&str]| keys.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let changed = keys(&[
+            "model",
+            "providers.a.base_url",
+            "providers.b.base_url",
+            "providers.b.max_retries",
+            "providers.b.proxy",
+            "providers.b.wire",
+            "tools.max_parallel",
+        ]);
+        let told = ["model", "providers.a.base_url", "providers.b", "tools.max_parallel"];
+        assert_eq!(folded(&changed), told);
+        assert!(folded(&[]).is_empty());
+    }
 }

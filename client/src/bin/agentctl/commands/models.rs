@@ -24,7 +24,7 @@ pub(super) async fn models(context: &Context, probe: bool) -> Result<()> {
         [model.id, window, price.unwrap_or_default(), is_default.to_owned()]
     });
     for failure in &result.failures {
-        eprintln!("{}: {}", failure.provider, harmless(&failure.message));
+        eprintln!("{}", harmless(&failure.message));
     }
     render::table(["model", "window", "$ per M in / out", ""], rows.collect(), "no models")
 }

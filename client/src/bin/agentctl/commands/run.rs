@@ -83,7 +83,7 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<Exit> {
 
 /// What the model is sent: the words, what was piped in, images, and what the answer must fit.
 fn content(args: &Run, schema: Option<&AnswerSchema>) -> Result<Content> {
-    let mut text = text::input(&args.prompt)?;
+    let mut text = text::input(&args.prompt, "agentctl run 'TEXT'")?;
     if let Some(schema) = schema {
         text = format!("{text}\n\n{}", schema.request());
     }

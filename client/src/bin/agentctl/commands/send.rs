@@ -15,7 +15,7 @@ use crate::target;
 use crate::text;
 
 pub(super) async fn send(context: &Context, args: Send) -> Result<()> {
-    let content = Content::Text(text::input(&args.text)?);
+    let content = Content::Text(text::input(&args.text, "agentctl send SESSION 'TEXT'")?);
     let client = context.client().await?;
     let session = target::session(&client, Some(&args.session)).await?;
     let delivery = match (args.queue, args.steer, args.replace) {

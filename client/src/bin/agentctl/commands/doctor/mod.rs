@@ -102,9 +102,7 @@ async fn providers(client: &Client) -> Vec<Check> {
     let mut checks: Vec<Check> = listed
         .failures
         .iter()
-        .map(|failure| {
-            Check::wrong("provider", format!("{}: {}", failure.provider, failure.message))
-        })
+        .map(|failure| Check::wrong("provider", failure.message.clone()))
         .collect();
     checks.push(match &listed.default {
         Some(model) => Check::well("model", format!("{model} is the default")),

@@ -24,6 +24,7 @@ pub(super) fn socket(context: &Context) -> Check {
     Check::well("socket", shown)
 }
 
+/// The state directory and, if one is at work there, the daemon that has it.
 pub(super) fn state_dir() -> Check {
     let name = "state";
     let path = match place::state_dir() {
@@ -39,11 +40,18 @@ pub(super) fn state_dir() -> Check {
         return Check::wrong(name, format!("{shown}: {what}"));
     }
     match std::fs::read_to_string(path.join(LOCK)) {
-        Ok(holder) if !holder.trim().is_empty() => {
+        Ok(holder) if is_alive(&holder) => {
             Check::well(name, format!("{shown}, held by {}", holder.trim()))
         }
         _ => Check::well(name, shown.to_string()),
     }
+}
+
+/// Whether the process that wrote `process PID, …` is still there: a lock's file outlives it.
+fn is_alive(holder: &str) -> bool {
+    let pid = holder.trim().strip_prefix("process ").and_then(|rest| rest.split(',').next());
+    let pid = pid.and_then(|pid| pid.parse().ok()).and_then(rustix::process::Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
 pub(super) fn landlock() -> Check {
@@ -75,4 +83,19 @@ pub(super) fn seccomp() -> Check {
         return Check::well("seccomp", "the kernel has it");
     }
     Check::note("seccomp", "not found: commands are not kept from the network")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_that_ended_is_not_told() {
+        let own = std::process::id();
+        assert!(is_alive(&format!("process {own}, socket /run/a.sock\n")));
+        let mut child = std::process::Command::new("true").spawn().expect("it starts");
+        child.wait().expect("it ends");
+        assert!(!is_alive(&format!("process {}, socket /run/a.sock\n", child.id())));
+        assert!(!is_alive("") && !is_alive("starting"));
+    }
 }
