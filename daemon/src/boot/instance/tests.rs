@@ -84,6 +84,7 @@ fn a_holder_that_does_not_answer_there_is_named() {
     let story = world.take(Duration::ZERO).unwrap_err().story();
     assert!(story.contains("process 7, socket /somewhere"), "{story}");
     assert!(story.contains("there is no socket"), "{story}");
+    assert!(story.contains("another --state-dir"), "{story}");
     world.serve(Path::new("/another"));
     let story = world.take(Duration::from_mins(1)).unwrap_err().story();
     assert!(story.contains("process 7 answers there, for /another"), "{story}");
