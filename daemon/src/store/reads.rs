@@ -188,8 +188,14 @@ impl Store {
         .await
     }
 
-    /// Items and titles with these words.
+    /// Items and titles with these words. What was said a moment ago is indexed first, as far as
+    /// that is a matter of moments; a store that cannot be written is searched as it is.
     pub async fn search(&self, params: SearchParams) -> Result<SearchResult, Error> {
+        for _ in 0..search::MAX_STEPS {
+            if !matches!(self.write("index", search::index_step).await, Ok(true)) {
+                break;
+            }
+        }
         self.read("search", move |conn| search::matches(conn, &params)).await
     }
 }

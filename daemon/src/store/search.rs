@@ -1,4 +1,5 @@
-//! The full-text index over items, filled behind the log when there is nothing else to do.
+//! The full-text index over items, filled behind the log when there is nothing else to do, and before
+//! a search.
 //!
 //! The index holds no text; it reads it from the items, which never change once complete.
 //!
@@ -12,6 +13,8 @@ use super::page_limit;
 
 /// Events of one step.
 const BATCH: usize = 200;
+/// Steps that a search waits for.
+pub(super) const MAX_STEPS: u32 = 25;
 /// Tokens around a match.
 const SNIPPET_TOKENS: u32 = 16;
 
