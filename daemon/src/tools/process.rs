@@ -55,7 +55,7 @@ impl Launchers {
         let json = serde_json::to_vec(order).map_err(|error| failed(error.into()))?;
         let length = u32::try_from(json.len()).map_err(|_| failed(io::ErrorKind::Other.into()))?;
         let message = [&length.to_be_bytes(), &json[..]].concat();
-        let mut ready = self.ready().take();
+        let mut ready = self.ready().take().and_then(Process::if_alive);
         if let Some(process) = &mut ready
             && process.order(&message).await.is_err()
         {
@@ -128,6 +128,10 @@ pub(super) enum News {
 }
 
 impl Process {
+    fn if_alive(mut self) -> Option<Self> {
+        (!self.is_gone()).then_some(self)
+    }
+
     async fn order(&mut self, message: &[u8]) -> io::Result<()> {
         match &mut self.life {
             Some(life) => life.write_all(message).await,

@@ -331,6 +331,16 @@ async fn whoever_lost_its_launcher_is_found_by_its_mark_and_killed() {
     assert!(!lives(pid.trim()));
 }
 
+/// The processes with this variable.
+fn bearing(variable: &str) -> Vec<String> {
+    let pids = std::fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| {
+        let pid = entry.ok()?.file_name().into_string().ok()?;
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+        environment.split(|byte| *byte == 0).any(|v| v == variable.as_bytes()).then_some(pid)
+    });
+    pids.collect()
+}
+
 #[tokio::test]
 async fn a_launcher_waits_for_the_next_command_and_ends_with_its_daemon() {
     let id = "dmn_waits";
@@ -347,7 +357,9 @@ async fn a_launcher_waits_for_the_next_command_and_ends_with_its_daemon() {
     let second = parent().await;
     assert_ne!(first, second);
     until(|| launcher::survivors(&launchers) == 1).await;
+    let ready = bearing(&format!("{}={id}", launcher::DAEMON_ID));
     assert_eq!(launcher::kill_survivors(&launchers), 1);
+    until(|| ready.iter().all(|pid| !lives(pid))).await;
     assert_ne!(parent().await, second);
     drop(ws);
     until(|| launcher::survivors(&launchers) == 0).await;
