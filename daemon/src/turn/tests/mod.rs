@@ -1,5 +1,6 @@
 //! The machine's tests: tables of cases, and random schedules against the invariants.
 
+mod brakes;
 mod cases;
 mod context;
 mod edges;
