@@ -136,10 +136,13 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
+    use agentd_protocol::id::CallId;
+
     use super::*;
 
     fn seen(tool: &str, arguments: Value, status: ToolStatus) -> Seen {
-        Seen { tool: tool.to_owned(), arguments, status: Some(status) }
+        let call_id = CallId::from("call_1");
+        Seen { call_id, tool: tool.to_owned(), arguments, status: Some(status) }
     }
 
     fn release() -> Vec<Seen> {
