@@ -1,13 +1,14 @@
 //! Every brake, soft and hard: the last request that fits is announced, calls made all the same are
 //! not run, and the turn says which limit it was.
 
-use agentd_protocol::event::{EventBody, Limit, LimitScope, RetryCause, TurnError, TurnErrorCode};
+use agentd_protocol::event::{EventBody, Limit, LimitScope};
 use agentd_protocol::item::ToolStatus;
 use agentd_protocol::session::{Limits, Usage};
 use serde_json::json;
 
+use super::cases::broken;
 use super::rig::Rig;
-use crate::turn::{Input, Retry, StreamInput};
+use crate::turn::{Input, StreamInput};
 
 /// Two iterations and not three, in each limit's own measure; an iteration uses 40 tokens, 0.4 USD
 /// and a second.
@@ -92,18 +93,7 @@ fn an_answer_that_broke_off_and_is_tried_again_is_paid_for() {
     let mut rig = Rig::new(limits);
     let usage = Usage { input: 80, output: 0, ..Usage::default() };
     rig.tell(Input::Stream(StreamInput::Usage(usage)));
-    let error = TurnError {
-        code: TurnErrorCode::ProviderUnreachable,
-        message: "cut".to_owned(),
-        retryable: true,
-        status: None,
-        provider_code: None,
-        attempts: 1,
-        retry_at: None,
-    };
-    let cause = RetryCause { code: error.code, message: error.message.clone(), status: None };
-    let retry = Some(Retry { delay_ms: 1, max_attempts: 2, cause });
-    rig.tell(Input::Stream(StreamInput::Broken { error, retry }));
+    rig.tell(broken(true));
     rig.tell(Input::RetryDue);
     assert!(iterate(&mut rig, 1));
     assert!(

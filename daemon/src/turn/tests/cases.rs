@@ -357,7 +357,7 @@ fn an_interrupt_cancels_open_prompts() {
     assert!(rig.machine.has_ended());
 }
 
-fn broken(retry: bool) -> Input {
+pub(super) fn broken(retry: bool) -> Input {
     let error = TurnError {
         code: TurnErrorCode::ProviderUnreachable,
         message: "gone".to_owned(),
