@@ -206,6 +206,17 @@ pub enum ReasoningEcho {
     Never,
 }
 
+impl ReasoningEcho {
+    /// What is said for good; nothing for `auto`.
+    pub fn said(self) -> Option<bool> {
+        match self {
+            Self::Auto => None,
+            Self::Always => Some(true),
+            Self::Never => Some(false),
+        }
+    }
+}
+
 /// Whether `<think>` in the text is taken as reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

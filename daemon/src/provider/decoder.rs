@@ -7,7 +7,9 @@
 use std::collections::VecDeque;
 
 use agentd_protocol::event::TurnErrorCode;
+use serde::Deserialize;
 
+use super::failure::excerpt;
 use super::sse::{Event, Splitter, TooLong};
 use super::{ModelError, ModelEvent};
 
@@ -66,6 +68,23 @@ impl Ready {
 
     pub(super) fn pop(&mut self) -> Option<ModelEvent> {
         self.0.pop_front()
+    }
+}
+
+/// The JSON of an event; `kind` is what it is called in messages. Nothing where the stream ended in
+/// the middle of it: the answer may be complete without it.
+pub(super) fn json<'a, T: Deserialize<'a>>(
+    who: &str,
+    kind: &str,
+    text: &'a str,
+    at_end: bool,
+) -> Result<Option<T>, ModelError> {
+    match serde_json::from_str(text) {
+        Ok(read) => Ok(Some(read)),
+        Err(_) if at_end => Ok(None),
+        Err(error) => {
+            Err(bad(who, format_args!("{kind} cannot be read ({error}): {}", excerpt(text))))
+        }
     }
 }
 

@@ -99,7 +99,7 @@ fn decoded<A: Assemble>(bytes: &[u8], seed: u64, assembler: impl Fn() -> A) {
 }
 
 /// Pieces of text that follow each other as one: where they were parted is the cuts' business.
-fn joined(events: Vec<ModelEvent>) -> Vec<ModelEvent> {
+pub(super) fn joined(events: impl IntoIterator<Item = ModelEvent>) -> Vec<ModelEvent> {
     let mut joined: Vec<ModelEvent> = Vec::new();
     for event in events {
         match (joined.last_mut(), event) {

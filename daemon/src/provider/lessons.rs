@@ -106,9 +106,25 @@ impl Lessons {
         is_news
     }
 
-    /// What the refusal `error` taught: `answer` to the question of `habit`. The lesson is told
-    /// once, and the error says whether another attempt will be another request.
-    pub(super) fn teach(
+    /// Takes a failure of a request to `model` into account: the window that it names, and what it
+    /// `taught`, an answer to the question of a habit. A lesson is told once, and the error says
+    /// whether another attempt will be another request.
+    pub(super) fn heed(
+        &self,
+        model: &str,
+        taught: Option<(Habit, bool)>,
+        error: ModelError,
+    ) -> (Option<ModelEvent>, ModelError) {
+        if let Some(tokens) = error.context_window {
+            self.learn_window(model, tokens);
+        }
+        match taught {
+            Some((habit, answer)) => self.teach(model, habit, answer, error),
+            None => (None, error),
+        }
+    }
+
+    fn teach(
         &self,
         model: &str,
         habit: Habit,

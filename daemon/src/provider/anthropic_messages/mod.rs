@@ -24,7 +24,7 @@ use super::http::{Endpoint, KeyHeader, Rope, Transports};
 use super::lessons::{Habit, Lessons};
 use super::{Carriage, ModelError, ModelEvent, ModelStream, Provider, Request, ToolDefinition};
 use crate::clock::Clock;
-use crate::config::{ProviderConfig, ReasoningEcho};
+use crate::config::ProviderConfig;
 
 mod encode;
 pub(super) mod stream;
@@ -136,26 +136,17 @@ impl Format for Server {
     }
 
     fn body(&self, request: &Request, form: Form) -> Result<Rope, String> {
-        let mut head = Value::Object(self.fixed(request, form)?).to_string().into_bytes();
-        // The last brace makes room for what follows.
-        head.pop();
-        let mut pieces = Vec::with_capacity(request.messages.len() + 6);
-        if !request.tools.is_empty() {
-            head.extend_from_slice(b",\"tools\":");
-            pieces.extend([Bytes::from(std::mem::take(&mut head)), request.tools.clone()]);
-        }
+        let mut opening = Vec::new();
         let (system, messages) = encode::split_system(&request.messages);
         if let Some(system) = system {
-            head.extend_from_slice(b",\"system\":[");
-            head.extend_from_slice(system.strip_suffix(b"}").unwrap_or(&system));
-            head.extend_from_slice(CACHE_MARK);
-            head.extend_from_slice(b"}]");
+            opening.extend_from_slice(b",\"system\":[");
+            opening.extend_from_slice(system.strip_suffix(b"}").unwrap_or(&system));
+            opening.extend_from_slice(CACHE_MARK);
+            opening.extend_from_slice(b"}]");
         }
-        head.extend_from_slice(b",\"messages\":[");
-        pieces.push(head.into());
-        pieces.extend(marked(messages));
-        pieces.push(Bytes::from_static(b"]}"));
-        Ok(Rope::new(pieces))
+        opening.extend_from_slice(b",\"messages\":[");
+        let fixed = self.fixed(request, form)?;
+        Ok(Rope::object(fixed, &request.tools, &opening, marked(messages)))
     }
 
     fn assembler(&self) -> Assembler {
@@ -168,13 +159,11 @@ impl Format for Server {
         sent: Form,
         error: ModelError,
     ) -> (Option<ModelEvent>, ModelError) {
-        if let Some(tokens) = error.context_window {
-            self.lessons.learn_window(model, tokens);
-        }
-        match refused(sent, &error) {
-            Some(habit) => self.lessons.teach(model, habit, false, error),
-            None => (None, error),
-        }
+        // What the table says is not learned.
+        let said = self.config.reasoning_echo.said();
+        let open = |habit: &Habit| *habit != Habit::WantsReasoning || said.is_none();
+        let taught = refused(sent, &error).filter(open).map(|habit| (habit, false));
+        self.lessons.heed(model, taught, error)
     }
 }
 
@@ -198,11 +187,8 @@ impl Server {
 
     fn learned(&self, model: &str) -> Form {
         let is = |habit| self.lessons.of(model, habit).unwrap_or(true);
-        let reasoning = match self.config.reasoning_echo {
-            ReasoningEcho::Auto => is(Habit::WantsReasoning),
-            ReasoningEcho::Always => true,
-            ReasoningEcho::Never => false,
-        };
+        let said = self.config.reasoning_echo.said();
+        let reasoning = said.unwrap_or_else(|| is(Habit::WantsReasoning));
         Form { reasoning, thinks: is(Habit::Thinks) }
     }
 

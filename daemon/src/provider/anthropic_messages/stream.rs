@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::wire::{BlockStart, Delta, StreamEvent, UsageReport, Whole};
-use crate::provider::decoder::{Assemble, Ready, bad};
+use crate::provider::decoder::{self, Assemble, Ready, bad};
 use crate::provider::failure::{Complaint, classify, excerpt};
 use crate::provider::kept::Kept;
 use crate::provider::sse::Event;
@@ -223,15 +223,8 @@ impl Assemble for Assembler {
         }
         // Borrowed but where some of it is no UTF-8.
         let text = String::from_utf8_lossy(data);
-        let read = match serde_json::from_str::<StreamEvent<'_>>(&text) {
-            Ok(read) => read,
-            // A part of an event: the answer may be complete without it.
-            Err(_) if at_end => return Ok(()),
-            Err(error) => {
-                let what = format_args!("an event cannot be read ({error}): {}", excerpt(&text));
-                return Err(bad(&self.who, what));
-            }
-        };
+        let read = decoder::json::<StreamEvent<'_>>(&self.who, "an event", &text, at_end)?;
+        let Some(read) = read else { return Ok(()) };
         let name = String::from_utf8_lossy(event.name);
         let kind = read.kind.clone().unwrap_or(name);
         if kind == "error" || read.error.is_some() {

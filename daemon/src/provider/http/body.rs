@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use serde_json::{Map, Value};
 
 /// The pieces that are still to be sent.
 #[derive(Debug)]
@@ -26,6 +27,29 @@ impl Rope {
         let pieces: VecDeque<_> = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
         let left = pieces.iter().map(|piece| piece.len() as u64).sum();
         Self { pieces, left }
+    }
+
+    /// A JSON object: fixed fields, the tools if there are any, and the rest, which `opening` begins:
+    /// a list's name and its bracket, after whatever stands before it. The list is its last field.
+    pub(in crate::provider) fn object(
+        fixed: Map<String, Value>,
+        tools: &Bytes,
+        opening: &[u8],
+        list: impl IntoIterator<Item = Bytes>,
+    ) -> Self {
+        let mut head = Value::Object(fixed).to_string().into_bytes();
+        // The last brace makes room for what follows.
+        head.pop();
+        let mut pieces = Vec::new();
+        if !tools.is_empty() {
+            head.extend_from_slice(b",\"tools\":");
+            pieces.extend([Bytes::from(std::mem::take(&mut head)), tools.clone()]);
+        }
+        head.extend_from_slice(opening);
+        pieces.push(head.into());
+        pieces.extend(list);
+        pieces.push(Bytes::from_static(b"]}"));
+        Self::new(pieces)
     }
 
     /// What is still to be sent, for others to read.

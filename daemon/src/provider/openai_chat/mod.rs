@@ -142,20 +142,8 @@ impl Format for Server {
 impl Fields {
     /// The body of a request. `Err` says what cannot be sent.
     fn body(&self, request: &Request, form: Profile) -> Result<Rope, String> {
-        let fields = Value::Object(self.fixed(request, form)?).to_string();
-        let mut head = fields.into_bytes();
-        // The last brace makes room for what follows.
-        head.pop();
-        let mut pieces = Vec::with_capacity(request.messages.len() + 4);
-        if !request.tools.is_empty() {
-            head.extend_from_slice(b",\"tools\":");
-            pieces.extend([Bytes::from(std::mem::take(&mut head)), request.tools.clone()]);
-        }
-        head.extend_from_slice(b",\"messages\":[");
-        pieces.push(head.into());
-        pieces.extend(request.messages.iter().cloned());
-        pieces.push(Bytes::from_static(b"]}"));
-        Ok(Rope::new(pieces))
+        let (fixed, messages) = (self.fixed(request, form)?, request.messages.iter().cloned());
+        Ok(Rope::object(fixed, &request.tools, b",\"messages\":[", messages))
     }
 
     fn fixed(&self, request: &Request, form: Profile) -> Result<Map<String, Value>, String> {

@@ -67,11 +67,7 @@ impl Quirks {
     /// What the table says of a habit; nothing for `auto`.
     fn configured(&self, habit: Habit) -> Option<bool> {
         match habit {
-            Habit::WantsReasoning => match self.reasoning {
-                ReasoningEcho::Auto => None,
-                ReasoningEcho::Always => Some(true),
-                ReasoningEcho::Never => Some(false),
-            },
+            Habit::WantsReasoning => self.reasoning.said(),
             Habit::WantsContent => match self.content {
                 NullContent::Auto => None,
                 NullContent::Null => Some(false),
@@ -105,14 +101,8 @@ impl Quirks {
         sent: Profile,
         error: ModelError,
     ) -> (Option<ModelEvent>, ModelError) {
-        if let Some(tokens) = error.context_window {
-            self.lessons.learn_window(model, tokens);
-        }
-        let Some((habit, answer)) = refused_form(sent, &error) else { return (None, error) };
-        if self.configured(habit).is_some() {
-            return (None, error);
-        }
-        self.lessons.teach(model, habit, answer, error)
+        let open = |(habit, _): &(Habit, bool)| self.configured(*habit).is_none();
+        self.lessons.heed(model, refused_form(sent, &error).filter(open), error)
     }
 }
 

@@ -14,8 +14,8 @@ use super::calls::Calls;
 use super::think::{Piece, Thoughts};
 use super::wire::{Choice, Chunk, ContentPart, Delta, UsageReport, nonempty, number, text};
 use crate::config::ThinkTags;
-use crate::provider::decoder::{Assemble, Ready, bad};
-use crate::provider::failure::{Complaint, classify, excerpt};
+use crate::provider::decoder::{self, Assemble, Ready, bad};
+use crate::provider::failure::{Complaint, classify};
 use crate::provider::sse::Event;
 use crate::provider::{ModelError, ModelEvent};
 
@@ -53,16 +53,8 @@ impl Assembler {
     fn chunk(&mut self, name: &[u8], data: &[u8], at_end: bool) -> Result<bool, ModelError> {
         // Borrowed but where some of it is no UTF-8.
         let text = String::from_utf8_lossy(data);
-        let chunk = match serde_json::from_str::<Chunk<'_>>(&text) {
-            Ok(chunk) => chunk,
-            // A part of an event: the answer may be complete without it.
-            Err(_) if at_end => return Ok(false),
-            Err(error) => {
-                let start = excerpt(&text);
-                let what = format_args!("a chunk cannot be read ({error}): {start}");
-                return Err(bad(&self.who, what));
-            }
-        };
+        let chunk = decoder::json::<Chunk<'_>>(&self.who, "a chunk", &text, at_end)?;
+        let Some(chunk) = chunk else { return Ok(false) };
         if let Some(complaint) = complaint(name, &chunk, data) {
             return Err(classify(&self.who, None, &complaint));
         }

@@ -14,6 +14,7 @@ use futures_util::StreamExt;
 use serde_json::Value;
 
 use super::decoder::{Assemble, Decoder};
+use super::fuzzing::joined;
 use super::{ModelError, ModelEvent, ModelStream, Request};
 
 pub(super) mod server;
@@ -32,20 +33,6 @@ pub(super) fn decode<'a, A: Assemble>(
     }
     let events = std::iter::from_fn(|| decoder.pop());
     (joined(events), failed)
-}
-
-fn joined(events: impl IntoIterator<Item = ModelEvent>) -> Vec<ModelEvent> {
-    let mut joined: Vec<ModelEvent> = Vec::new();
-    for event in events {
-        match (joined.last_mut(), event) {
-            (Some(ModelEvent::Text(text)), ModelEvent::Text(more))
-            | (Some(ModelEvent::Reasoning(text)), ModelEvent::Reasoning(more)) => {
-                text.push_str(&more);
-            }
-            (_, event) => joined.push(event),
-        }
-    }
-    joined
 }
 
 /// The events of this stream, which comes to its end, however it is cut.

@@ -1,73 +1,17 @@
 //! Items as messages, and tools.
 
-use agentd_protocol::id::{CallId, ItemId, TurnId};
-use agentd_protocol::item::{
-    AssistantItem, AssistantPart, AssistantStatus, Call, ItemBody, Origin, Part, ToolItem,
-    ToolStatus,
-};
-use agentd_protocol::time::Time;
+use agentd_protocol::item::{AssistantPart, ItemBody, Part, ToolStatus};
 
 use super::*;
 use crate::config::{Auto, EmptyParameters, NullContent, ReasoningEcho, SystemRole};
-
-fn item(body: ItemBody) -> Arc<Item> {
-    Arc::new(Item {
-        item_id: ItemId::from_unique(1),
-        index: 1,
-        turn_id: TurnId::from_unique(1),
-        created_at: Time::from_unix_millis(0),
-        hidden_by: None,
-        body,
-    })
-}
-
-fn user(content: Vec<Part>) -> Arc<Item> {
-    item(ItemBody::User { content, origin: Origin::User, submission_id: None })
-}
-
-/// A call: our id, the provider's, name, arguments.
-type Asked<'a> = (&'a str, Option<&'a str>, &'a str, Value);
-
-fn assistant(content: Vec<AssistantPart>, calls: &[Asked<'_>]) -> Arc<Item> {
-    let calls = calls
-        .iter()
-        .map(|(ours, theirs, name, arguments)| Call {
-            call_id: CallId::from(*ours),
-            provider_call_id: theirs.map(str::to_owned),
-            name: (*name).to_owned(),
-            arguments: arguments.clone(),
-        })
-        .collect();
-    item(ItemBody::Assistant(AssistantItem {
-        content,
-        calls,
-        status: AssistantStatus::Complete,
-        model: "p/m".to_owned(),
-        usage: Usage::default(),
-        finish_reason: None,
-    }))
-}
-
-fn text(text: &str) -> AssistantPart {
-    AssistantPart::Text { text: text.to_owned() }
-}
+use crate::provider::tests::{self as shared, answer as assistant, item, picture, text, user};
 
 fn reasoning(text: &str) -> AssistantPart {
-    AssistantPart::Reasoning { text: text.to_owned(), signature: Some("s".to_owned()) }
+    shared::reasoning(text, Some("s".to_owned()))
 }
 
 fn result(call: &str, content: Vec<Part>) -> Arc<Item> {
-    item(ItemBody::Tool(ToolItem {
-        call_id: CallId::from(call),
-        name: "read".to_owned(),
-        status: ToolStatus::Ok,
-        content,
-        full_output: None,
-    }))
-}
-
-fn picture() -> Part {
-    Part::Image { mime_type: "image/png".to_owned(), data: Some("AAAA".to_owned()), path: None }
+    shared::result(call, ToolStatus::Ok, content)
 }
 
 fn default_profile() -> Profile {

@@ -9,6 +9,7 @@ use futures_util::{FutureExt, StreamExt};
 use super::*;
 use crate::config::{KeySource, ModelConfig};
 use crate::provider::exchange::TAIL_GRACE;
+use crate::provider::tests as shared;
 use crate::provider::tests::server::{Reply, Server, Step};
 
 fn table(server: &Server) -> ProviderConfig {
@@ -32,16 +33,8 @@ fn request() -> Request {
 }
 
 /// Reads a stream to its end.
-async fn read(mut stream: ModelStream) -> (Said, Option<ModelError>) {
-    let mut events = Vec::new();
-    let mut failed = None;
-    while let Some(event) = stream.next().await {
-        assert_eq!(failed, None, "{event:?} after the error");
-        match event {
-            Ok(event) => events.push(event),
-            Err(error) => failed = Some(error),
-        }
-    }
+async fn read(stream: ModelStream) -> (Said, Option<ModelError>) {
+    let (events, failed) = shared::read(stream).await;
     (Said::of(events), failed)
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::OpenaiResponses;
 use crate::clock::Clock;
-use crate::config::{KeySource, ModelConfig, ProviderConfig};
+use crate::config::{KeySource, ModelConfig, ProviderConfig, ReasoningEcho};
 use crate::provider::http::Transports;
 use crate::provider::lessons::Lessons;
 use crate::provider::tests::server::{Reply, Server};
@@ -126,6 +126,21 @@ async fn options_go_along_and_must_not_break_the_form() {
         let failed = failed.expect("it is not sent");
         assert!(failed.message.contains(name) && !failed.retryable, "{failed}");
     }
+}
+
+/// What the table says is not learned otherwise: the refusal is the user's to see.
+#[tokio::test]
+async fn a_refusal_of_what_the_table_says_is_handed_on() {
+    let error = json!({ "message": "Encrypted content is not supported with this model." });
+    let body = json!({ "error": error }).to_string();
+    let server = Server::start([Reply::body(400, "application/json", &body)]).await;
+    let base_url = Some(format!("http://{}/v1", server.address));
+    let reasoning_echo = ReasoningEcho::Always;
+    let config = ProviderConfig { base_url, reasoning_echo, ..ProviderConfig::default() };
+    let request = Request { model: "gpt-5".to_owned(), ..request(Vec::new()) };
+    let (events, failed) = read(provider(&config).stream(request)).await;
+    let failed = failed.expect("it is refused");
+    assert!(events.is_empty() && !failed.adapted && !failed.retryable, "{events:?} {failed}");
 }
 
 /// What is refused for its form is sent once more in another, and from then on so.
