@@ -11,6 +11,7 @@
 //! Receives the command line; hands out one table.
 
 mod append;
+mod early;
 mod fanout;
 mod ground;
 mod iteration;
@@ -33,13 +34,14 @@ fn main() {
     }
     // Cargo's own arguments begin with a dash.
     let wanted: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
-    let parts: [Part; 7] = [
+    let parts: [Part; 8] = [
         ("append", append::measure),
         ("fanout", fanout::measure),
         ("replay", replay::measure),
         ("round_trip", round_trip::measure),
         ("iteration_read", iteration::measure_read),
         ("iteration_shell", iteration::measure_shell),
+        ("early", early::measure),
         ("start", start::measure),
     ];
     let mut table = Table::default();

@@ -15,6 +15,7 @@ mod context;
 mod crash;
 mod daemon;
 mod documents;
+mod early;
 mod interface;
 mod interrupt;
 mod lease;

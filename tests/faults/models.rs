@@ -53,11 +53,15 @@ fn good(rng: &mut Rng, messages: usize) -> Answer {
     let mark = format!("{:016x}", rng.u64(..));
     let command = format!("echo {mark} >> ran");
     let shell = json!({ "command": command });
-    match rng.u8(..6) {
+    match rng.u8(..7) {
         0 => Answer::saying("I look.").call("list", &json!({ "path": "." })),
         1 | 2 => Answer::saying("I run.").call("shell", &shell),
         3 => Answer::calling("read", &json!({ "path": "notes.txt" })).call("shell", &shell),
-        4 => Answer::new().call_with_text("write", "{\"path\":").finish_reason("length"),
+        4 => Answer::calling("list", &json!({ "path": "." }))
+            .call("read", &json!({ "path": "notes.txt" }))
+            .pause(Duration::from_millis(rng.u64(..200)))
+            .call("shell", &shell),
+        5 => Answer::new().call_with_text("write", "{\"path\":").finish_reason("length"),
         _ => Answer::saying(&format!("That is all of {messages} messages.")),
     }
 }
@@ -127,9 +131,14 @@ fn check(log: &[Value]) {
         *started.entry(event["call_id"].to_string()).or_insert(0) += 1;
     }
     assert!(started.values().all(|count| *count == 1), "a call started twice: {started:?}");
+    // A safe read may have started before its answer was taken back.
+    let risks: BTreeMap<_, _> = of_type("tool.started")
+        .map(|event| (event["call_id"].to_string(), &event["risk"]))
+        .collect();
     for reset in of_type("message.reset") {
         for call in reset["discarded"].as_array().into_iter().flatten() {
-            assert!(!started.contains_key(&call.to_string()), "a discarded call ran: {call}");
+            let risk = risks.get(&call.to_string());
+            assert!(risk.is_none_or(|risk| *risk == "read"), "a discarded call ran: {call}");
         }
     }
 }

@@ -78,11 +78,11 @@ struct Running {
 }
 
 /// What a task does for its call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 enum Kind {
     Prepare,
     Ask,
-    Run { process: bool },
+    Run { process: bool, cancel: CancellationToken },
 }
 
 impl std::fmt::Debug for Work {
@@ -134,10 +134,11 @@ impl Work {
         &mut self,
         call_id: CallId,
         risk: Risk,
+        cancel: CancellationToken,
         task: impl Future<Output = Done> + Send + 'static,
     ) {
         let abort = self.tasks.spawn(task);
-        self.note(call_id, Kind::Run { process: risk == Risk::Execute }, abort);
+        self.note(call_id, Kind::Run { process: risk == Risk::Execute, cancel }, abort);
     }
 
     fn note(&mut self, call_id: CallId, kind: Kind, abort: AbortHandle) {
@@ -148,7 +149,7 @@ impl Work {
     /// and what comes of it is not listened to.
     pub(super) fn abort(&mut self, processes_too: bool) -> Vec<CallId> {
         let aborted = self.running.extract_if(|_, running| match running.kind {
-            Kind::Run { process } => processes_too || !process,
+            Kind::Run { process, .. } => processes_too || !process,
             Kind::Prepare | Kind::Ask => false,
         });
         aborted
@@ -157,6 +158,20 @@ impl Work {
                 running.call_id
             })
             .collect()
+    }
+
+    /// Stops what is done for these calls, and listens to none of it: their answer was taken back.
+    pub(super) fn discard(&mut self, calls: &[CallId]) {
+        for (_, running) in self.running.extract_if(|_, running| calls.contains(&running.call_id)) {
+            if let Kind::Run { cancel, .. } = running.kind {
+                cancel.cancel();
+            }
+            running.abort.abort();
+        }
+        for call_id in calls {
+            self.prepared.remove(call_id);
+            self.approved.remove(call_id);
+        }
     }
 
     /// The next news of the work in hand. Waits for ever when there is none. Cancel-safe.
@@ -200,14 +215,14 @@ impl Work {
                 if error.is_panic() {
                     tracing::error!(%call_id, ?kind, "a tool panicked");
                 }
-                Some(failed(call_id, kind, error.is_panic()))
+                Some(failed(call_id, &kind, error.is_panic()))
             }
         }
     }
 }
 
 /// What a task that did not end by itself came to.
-fn failed(call_id: CallId, kind: Kind, panicked: bool) -> Done {
+fn failed(call_id: CallId, kind: &Kind, panicked: bool) -> Done {
     match kind {
         Kind::Prepare => Done::Prepared { call_id, prepared: Err(FAULT.to_owned()) },
         Kind::Ask => Done::Judged { call_id, judgement: Judgement::Deny(FAULT.to_owned()) },

@@ -71,6 +71,8 @@ pub(super) enum Stage {
     Preparing,
     /// It waits for its ticket.
     Ready,
+    /// Somebody has to be asked about it, once its answer is whole.
+    Later,
     /// The policy is asked.
     Judging,
     /// A person is asked.
@@ -113,7 +115,11 @@ impl CallState {
     fn is_admitted(&self) -> bool {
         match self.stage {
             Stage::Judging | Stage::Prompted(_) | Stage::Granted | Stage::Started => true,
-            Stage::Preparing | Stage::Ready | Stage::Finished(_) | Stage::Recorded(_) => false,
+            Stage::Preparing
+            | Stage::Ready
+            | Stage::Later
+            | Stage::Finished(_)
+            | Stage::Recorded(_) => false,
         }
     }
 
@@ -127,12 +133,23 @@ impl CallState {
 pub(super) struct Batch(Vec<CallState>);
 
 impl Batch {
-    pub(super) fn of(calls: &[Call]) -> Self {
-        let mut batch = Self::default();
+    /// Its answer is whole, and these are its calls. How far each is stays; the record of a call
+    /// that streamed lacks the provider's id.
+    pub(super) fn settle(&mut self, calls: &[Call]) {
+        let mut streamed = std::mem::take(&mut self.0);
         for call in calls {
-            batch.push(call.clone());
+            match streamed.iter().position(|state| state.call.call_id == call.call_id) {
+                Some(place) => {
+                    let mut state = streamed.remove(place);
+                    state.call.provider_call_id.clone_from(&call.provider_call_id);
+                    if state.stage == Stage::Later {
+                        state.stage = Stage::Ready;
+                    }
+                    self.0.push(state);
+                }
+                None => self.push(call.clone()),
+            }
         }
-        batch
     }
 
     pub(super) fn push(&mut self, call: Call) {
@@ -196,6 +213,11 @@ impl Batch {
         self.0.iter().any(|state| matches!(state.stage, Stage::Started))
     }
 
+    /// Whether a call may start that has not.
+    pub(super) fn has_granted(&self) -> bool {
+        self.0.iter().any(|state| state.stage == Stage::Granted)
+    }
+
     /// Whether the caller is asked what a call is, or whether it may run.
     pub(super) fn is_asking(&self) -> bool {
         self.0.iter().any(|state| matches!(state.stage, Stage::Preparing | Stage::Judging))
@@ -217,7 +239,11 @@ impl Batch {
                 Stage::Prompted(_) => asked = true,
                 Stage::Judging | Stage::Granted | Stage::Started => return false,
                 // After a restart the tools are asked about what waits behind a prompt.
-                Stage::Preparing | Stage::Ready | Stage::Finished(_) | Stage::Recorded(_) => {}
+                Stage::Preparing
+                | Stage::Ready
+                | Stage::Later
+                | Stage::Finished(_)
+                | Stage::Recorded(_) => {}
             }
         }
         asked
@@ -250,7 +276,11 @@ impl Batch {
         let mut again = Vec::new();
         for state in &mut self.0 {
             match state.stage {
-                Stage::Preparing | Stage::Ready | Stage::Judging | Stage::Started => {
+                Stage::Preparing
+                | Stage::Ready
+                | Stage::Later
+                | Stage::Judging
+                | Stage::Started => {
                     state.stage = Stage::Preparing;
                     again.push(state.call.call_id.clone());
                 }
@@ -280,8 +310,9 @@ impl Batch {
             .map(|state| state.call.call_id.clone())
     }
 
-    /// The next call that the gate admits, if there is one.
-    pub(super) fn next_admitted(&self, max_parallel: usize) -> Option<CallId> {
+    /// The next call that the gate admits, if there is one. An `early` one is of an answer that
+    /// still streams: only safe reads are let go, as long as nothing else came before them.
+    pub(super) fn next_admitted(&self, max_parallel: usize, early: bool) -> Option<CallId> {
         let sharing = self.0.iter().filter(|state| state.is_admitted()).count();
         for (place, state) in self.0.iter().enumerate() {
             if state.is_over() || (state.is_admitted() && state.shares_the_gate()) {
@@ -291,13 +322,16 @@ impl Batch {
                 return None;
             }
             if !state.shares_the_gate() {
+                if early {
+                    return None;
+                }
                 let alone = self.0[..place].iter().all(CallState::is_over);
                 return alone.then(|| state.call.call_id.clone());
             }
             if sharing >= max_parallel {
                 return None;
             }
-            if !self.waits_for_twin(place) {
+            if state.stage == Stage::Ready && !self.waits_for_twin(place) {
                 return Some(state.call.call_id.clone());
             }
         }

@@ -34,7 +34,6 @@ impl Machine {
             }
             Phase::Streaming(stream) | Phase::RetryWait(stream) => {
                 let stream = Box::new(stream.clone());
-                self.batch = stream.calls.clone();
                 self.act(Action::StopRequest);
                 Some(stream)
             }
@@ -54,7 +53,8 @@ impl Machine {
         let Phase::Stopping { ending, stream } = &mut self.phase else { return };
         let (ending, stream) = (ending.clone(), stream.take());
         if let Some(stream) = stream {
-            let answer = stream.item(self.model.clone(), AssistantStatus::Partial, None);
+            let calls = self.batch.calls().cloned().collect();
+            let answer = stream.item(self.model.clone(), calls, AssistantStatus::Partial, None);
             self.complete_answer(&stream, answer, moment);
         }
         self.cancel_prompts();

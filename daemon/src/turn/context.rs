@@ -141,12 +141,11 @@ impl Machine {
     fn take_back(&mut self, tokens: u64, moment: &mut Moment) {
         let Phase::Streaming(stream) = &self.phase else { return };
         let (item_id, attempt, usage) = (stream.item_id.clone(), stream.attempt, stream.usage);
-        let discarded = stream.calls.calls().map(|call| call.call_id.clone()).collect();
-        self.emit(EventBody::MessageReset { item_id, attempt, discarded });
+        self.reset(item_id, attempt);
         let Phase::Streaming(stream) = &self.phase else { return };
         let mut stream = stream.clone();
         (stream.usage, stream.asked_tokens) = (usage, tokens);
-        let answer = stream.item(self.model.clone(), AssistantStatus::Partial, None);
+        let answer = stream.item(self.model.clone(), Vec::new(), AssistantStatus::Partial, None);
         self.complete_answer(&stream, answer, moment);
     }
 
@@ -246,7 +245,7 @@ impl Machine {
         }
         let (item_id, attempt) = (stream.item_id.clone(), stream.attempt);
         self.add_broken_usage();
-        self.emit(EventBody::MessageReset { item_id, attempt, discarded: Vec::new() });
+        self.reset(item_id, attempt);
         self.summarize(moment.item_id(), 1);
     }
 

@@ -140,6 +140,8 @@ pub enum Judgement {
     Ask(Box<Prompt>),
     /// Refuse it, with this text for the model.
     Deny(String),
+    /// Not before the answer is whole: somebody has to be asked.
+    Later,
 }
 
 /// Something to be committed.
@@ -170,10 +172,13 @@ pub enum Action {
     Progress(Progress),
     /// Ask the tool what the call is; answer with [`Input::Prepared`].
     Prepare { call_id: CallId },
-    /// Ask the policy; answer with [`Input::Judged`].
-    Judge { call_id: CallId },
+    /// Ask the policy; answer with [`Input::Judged`]. An `early` call's answer still streams: it is
+    /// not asked about, but judged [`Judgement::Later`].
+    Judge { call_id: CallId, early: bool },
     /// Run the call, which was judged or granted.
     Run { call_id: CallId },
+    /// Stop these calls, which count no longer, and say nothing of them.
+    Discard { calls: Vec<CallId> },
     /// Signal every running tool; each answers with [`Input::Finished`].
     StopTools,
     /// Wait, then say [`Input::RetryDue`].

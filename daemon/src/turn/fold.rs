@@ -186,7 +186,7 @@ impl Machine {
             ItemBody::Assistant(answer) => {
                 self.last_assistant_index = item.index;
                 if !matches!(self.phase, Phase::Stopping { .. }) {
-                    self.batch = Batch::of(&answer.calls);
+                    self.batch.settle(&answer.calls);
                     if answer.finish_reason.as_deref() == Some(CUT_BY_LENGTH) {
                         self.batch.cut_last();
                     }
@@ -227,6 +227,7 @@ impl Machine {
     fn fold_reset(&mut self) {
         if let Phase::Streaming(stream) = &mut self.phase {
             *stream = stream.emptied();
+            self.batch = Batch::default();
         }
     }
 
@@ -237,10 +238,8 @@ impl Machine {
     }
 
     fn fold_called(&mut self, call_id: &CallId, name: &str, arguments: &Value) {
-        if let Phase::Streaming(stream) = &mut self.phase
-            && stream.calls.find(call_id).is_none()
-        {
-            stream.calls.push(Call {
+        if self.batch.find(call_id).is_none() {
+            self.batch.push(Call {
                 call_id: call_id.clone(),
                 provider_call_id: None,
                 name: name.to_owned(),

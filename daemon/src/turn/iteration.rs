@@ -158,7 +158,7 @@ impl Machine {
         arguments: Value,
         moment: &mut Moment,
     ) {
-        let Phase::Streaming(stream) = &mut self.phase else { return };
+        let Phase::Streaming(stream) = &self.phase else { return };
         if stream.is_summary() {
             // It was told not to; what it wrote besides counts.
             return;
@@ -166,7 +166,7 @@ impl Machine {
         let call_id = moment.call_id();
         let item_id = stream.item_id.clone();
         let provider_call_id = provider_call_id.filter(|id| !id.is_empty());
-        stream.calls.push(Call {
+        self.batch.push(Call {
             call_id: call_id.clone(),
             provider_call_id,
             name: name.clone(),
@@ -191,20 +191,20 @@ impl Machine {
         continues: bool,
         moment: &mut Moment,
     ) {
-        let Phase::Streaming(stream) = &mut self.phase else { return };
+        let Phase::Streaming(stream) = &self.phase else { return };
         if stream.is_summary() {
             return self.summarized(moment);
         }
-        let cut = finish_reason.as_deref() == Some(CUT_BY_LENGTH);
-        if cut {
-            stream.calls.cut_last();
-        }
         let stream = stream.clone();
-        let answer = stream.item(self.model.clone(), AssistantStatus::Complete, finish_reason);
+        let cut = finish_reason.as_deref() == Some(CUT_BY_LENGTH);
+        let calls: Vec<Call> = self.batch.calls().cloned().collect();
+        if cut && let Some(last) = calls.last() {
+            self.act(Action::Discard { calls: vec![last.call_id.clone()] });
+        }
+        let model = self.model.clone();
+        let answer = stream.item(model, calls, AssistantStatus::Complete, finish_reason);
         self.complete_answer(&stream, answer, moment);
-        // What the tools said while it streamed still holds.
-        self.batch = stream.calls.clone();
-        if stream.calls.is_empty() {
+        if self.batch.is_empty() {
             self.answered_plainly(stream.has_text(), continues, cut, moment);
         } else if self.last_step.is_some() {
             self.batch.close_open(ToolStatus::NotRun, text::LAST_STEP);
@@ -323,10 +323,9 @@ impl Machine {
             None => return self.cut_off(Ending::Failed(error)),
         };
         let (item_id, attempt) = (stream.item_id.clone(), stream.attempt);
-        let discarded: Vec<_> = stream.calls.calls().map(|call| call.call_id.clone()).collect();
         self.add_broken_usage();
         // Also where only the booked item was recorded: a watcher has to know which attempt counts.
-        self.emit(EventBody::MessageReset { item_id, attempt, discarded });
+        self.reset(item_id, attempt);
         self.emit(EventBody::RetryScheduled {
             attempt: attempt + 1,
             max_attempts: retry.max_attempts,
@@ -334,6 +333,15 @@ impl Machine {
             cause: retry.cause,
         });
         self.act(Action::WaitRetry { delay_ms: retry.delay_ms });
+    }
+
+    /// Takes an attempt back. What its calls that started early come to is thrown away.
+    pub(super) fn reset(&mut self, item_id: ItemId, attempt: u32) {
+        let discarded: Vec<_> = self.batch.calls().map(|call| call.call_id.clone()).collect();
+        if !discarded.is_empty() {
+            self.act(Action::Discard { calls: discarded.clone() });
+        }
+        self.emit(EventBody::MessageReset { item_id, attempt, discarded });
     }
 
     pub(super) fn retry_due(&mut self) {
@@ -347,9 +355,13 @@ impl Machine {
 
     /// Does whatever follows by itself from where the turn is: records results in order, lets
     /// calls go, starts what was granted, and goes on when all is done.
+    ///
+    /// While an answer streams, safe reads are let go; they start with its next checkpoint, so
+    /// that they cost no commit, and none at all where the answer is whole before.
     pub(super) fn advance(&mut self, moment: &mut Moment) {
         loop {
             match self.phase {
+                Phase::Streaming(_) if self.last_step.is_none() => return self.admit_early(),
                 Phase::Streaming(_) | Phase::RetryWait(_) | Phase::Ended => return,
                 Phase::Stopping { .. } => return self.stop(moment),
                 Phase::Calls => {}
@@ -360,14 +372,20 @@ impl Machine {
                 continue;
             }
             self.start_granted();
-            let Some(call_id) = self.batch.next_admitted(self.settings.max_parallel) else {
+            let Some(call_id) = self.batch.next_admitted(self.settings.max_parallel, false) else {
                 return;
             };
-            self.admit(&call_id);
+            self.admit(&call_id, false);
         }
     }
 
-    fn admit(&mut self, call_id: &CallId) {
+    fn admit_early(&mut self) {
+        while let Some(call_id) = self.batch.next_admitted(self.settings.max_parallel, true) {
+            self.admit(&call_id, true);
+        }
+    }
+
+    fn admit(&mut self, call_id: &CallId, early: bool) {
         let rule = self.settings.duplicates;
         let Some(state) = self.batch.find_mut(call_id) else { return };
         let polls = state.traits.as_ref().is_some_and(|traits| traits.polls);
@@ -377,10 +395,10 @@ impl Machine {
             return;
         }
         state.stage = Stage::Judging;
-        self.act(Action::Judge { call_id: call_id.clone() });
+        self.act(Action::Judge { call_id: call_id.clone(), early });
     }
 
-    fn start_granted(&mut self) {
+    pub(super) fn start_granted(&mut self) {
         let granted: Vec<_> = self
             .batch
             .states()

@@ -62,7 +62,7 @@ enum Phase {
     Streaming(Stream),
     /// A model's answer broke off; the next attempt waits.
     RetryWait(Stream),
-    /// The calls of the last answer are being judged, asked about and run.
+    /// The calls of the last answer, which is whole, are being judged, asked about and run.
     Calls,
     /// The turn is being cut off and waits for its tools to stop.
     Stopping { ending: Ending, stream: Option<Box<Stream>> },
@@ -98,6 +98,7 @@ pub struct Machine {
     /// The model of the next one, where it is another.
     next_model: Option<(String, u64)>,
     phase: Phase,
+    /// The calls of the last answer; while it streams, those that are complete.
     batch: Batch,
     guard: Guard,
     limits: Limits,
@@ -176,7 +177,7 @@ impl Machine {
     pub fn has_unsaved(&self) -> bool {
         !self.outbox.is_empty()
             || match &self.phase {
-                Phase::Streaming(stream) => stream.has_unsaved(),
+                Phase::Streaming(stream) => stream.has_unsaved() || self.batch.has_granted(),
                 Phase::RetryWait(_) | Phase::Calls | Phase::Stopping { .. } | Phase::Ended => false,
             }
     }
@@ -201,20 +202,15 @@ impl Machine {
         self.batch.started()
     }
 
-    /// The name and arguments of a call of the last answer.
+    /// The name and arguments of a call of the last answer, which may still stream.
     pub fn call(&self, call_id: &CallId) -> Option<&agentd_protocol::item::Call> {
-        match &self.phase {
-            Phase::Streaming(stream) => stream.calls.find(call_id),
-            _ => self.batch.find(call_id),
-        }
-        .map(|state| &state.call)
+        self.batch.find(call_id).map(|state| &state.call)
     }
 
     /// Whether a question to the caller is open whose answer is still wanted.
     fn is_asking(&self) -> bool {
         match &self.phase {
-            Phase::Streaming(stream) => stream.calls.is_asking(),
-            Phase::Calls => self.batch.is_asking(),
+            Phase::Streaming(_) | Phase::Calls => self.batch.is_asking(),
             Phase::RetryWait(_) | Phase::Stopping { .. } | Phase::Ended => false,
         }
     }

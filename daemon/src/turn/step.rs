@@ -68,6 +68,7 @@ impl Machine {
         if let Phase::Streaming(stream) = &mut self.phase {
             let checkpoints = stream.checkpoints();
             self.outbox.records.extend(checkpoints);
+            self.start_granted();
         }
         self.outbox.urgent = true;
     }
@@ -106,11 +107,7 @@ impl Machine {
     }
 
     fn prepared(&mut self, call_id: &CallId, traits: Result<Traits, String>) {
-        let state = match &mut self.phase {
-            Phase::Streaming(stream) => stream.calls.find_mut(call_id),
-            _ => self.batch.find_mut(call_id),
-        };
-        let Some(state) = state else { return };
+        let Some(state) = self.batch.find_mut(call_id) else { return };
         match (&state.stage, traits) {
             (Stage::Preparing, Ok(traits)) => {
                 state.traits = Some(traits);
@@ -128,11 +125,13 @@ impl Machine {
     }
 
     fn judged(&mut self, call_id: &CallId, judgement: Judgement) {
-        let Phase::Calls = self.phase else { return };
+        let (Phase::Calls | Phase::Streaming(_)) = self.phase else { return };
         let Some(state) = self.batch.find_mut(call_id).filter(|s| s.stage == Stage::Judging) else {
             return;
         };
         match judgement {
+            Judgement::Later if matches!(self.phase, Phase::Calls) => state.stage = Stage::Ready,
+            Judgement::Later => state.stage = Stage::Later,
             Judgement::Allow => state.stage = Stage::Granted,
             Judgement::Ask(prompt) => self.emit(EventBody::PermissionRequested { prompt }),
             Judgement::Deny(reason) => {

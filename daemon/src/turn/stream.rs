@@ -1,13 +1,12 @@
-//! An answer while it streams: its text so far, its calls, and what is not yet checkpointed.
+//! An answer while it streams: its text so far, and what is not yet checkpointed.
 //!
 //! Receives deltas from the machine; hands it checkpoints and, at the end, the item.
 
 use agentd_protocol::id::ItemId;
-use agentd_protocol::item::{AssistantItem, AssistantPart, AssistantStatus};
+use agentd_protocol::item::{AssistantItem, AssistantPart, AssistantStatus, Call};
 use agentd_protocol::progress::{DeltaKind, InFlightItem, Progress};
 use agentd_protocol::session::Usage;
 
-use super::calls::Batch;
 use super::context::Cut;
 use super::effect::Record;
 use super::text;
@@ -24,7 +23,6 @@ pub(super) struct Stream {
     parts: Vec<AssistantPart>,
     text: Track,
     reasoning: Track,
-    pub(super) calls: Batch,
     pub(super) usage: Usage,
     /// About how many tokens the request has; 0 where nobody has said.
     pub(super) asked_tokens: u64,
@@ -61,7 +59,6 @@ impl Stream {
             parts: Vec::new(),
             text: Track::default(),
             reasoning: Track::default(),
-            calls: Batch::default(),
             usage: Usage::default(),
             asked_tokens: 0,
         }
@@ -196,16 +193,17 @@ impl Stream {
         !self.text().trim().is_empty()
     }
 
-    /// The item that the stream came to.
+    /// The item that the stream and its calls came to.
     pub(super) fn item(
         &self,
         model: String,
+        calls: Vec<Call>,
         status: AssistantStatus,
         finish_reason: Option<String>,
     ) -> AssistantItem {
         AssistantItem {
             content: self.parts.clone(),
-            calls: self.calls.calls().cloned().collect(),
+            calls,
             status,
             model,
             usage: self.usage,

@@ -123,6 +123,13 @@ impl Window {
         self.started.insert(call_id);
     }
 
+    /// Notes that the answer these calls were of was taken back.
+    pub fn calls_discarded(&mut self, calls: &[CallId]) {
+        for call_id in calls {
+            self.started.remove(call_id);
+        }
+    }
+
     /// How many compactions in a row failed or were of no use, those apart that were asked for.
     pub fn failed_compactions(&self) -> u32 {
         self.marks.failed_compactions()

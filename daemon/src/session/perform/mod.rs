@@ -149,6 +149,8 @@ impl Actor {
                 window.push(Arc::new(item.clone()));
             } else if let EventBody::ToolStarted { call_id, .. } = &event.body {
                 window.call_started(call_id.clone());
+            } else if let EventBody::MessageReset { discarded, .. } = &event.body {
+                window.calls_discarded(discarded);
             }
         }
         match &event.body {
@@ -212,11 +214,12 @@ impl Actor {
                 self.services.journal.progress(&self.session_id, progress);
             }
             Action::Prepare { call_id } => self.prepare(call_id),
-            Action::Judge { call_id } => {
+            Action::Judge { call_id, early } => {
                 self.refresh_rules().await;
-                self.judge(call_id);
+                self.judge(call_id, early);
             }
             Action::Run { call_id } => self.run_call(call_id).await,
+            Action::Discard { calls } => self.work.discard(&calls),
             Action::StopTools => self.stop_tools(),
             Action::WaitRetry { delay_ms } => {
                 self.work.model = None;

@@ -70,7 +70,7 @@ impl Actor {
 
     /// Asks the policy about a call whose turn has come. What it needs no person for is told the
     /// machine at once, by way of the task set.
-    pub(super) fn judge(&mut self, call_id: CallId) {
+    pub(super) fn judge(&mut self, call_id: CallId, early: bool) {
         let Some(call) = self.work.prepared.get(&call_id).cloned() else {
             let reason = "the call was not understood".to_owned();
             return self.judged_now(call_id, Judgement::Deny(reason));
@@ -81,6 +81,7 @@ impl Actor {
                 self.judged_now(call_id, Judgement::Allow);
             }
             Verdict::Deny { reason } => self.judged_now(call_id, Judgement::Deny(reason)),
+            Verdict::Ask { .. } if early => self.judged_now(call_id, Judgement::Later),
             Verdict::Ask { reason, suggestions } => self.prompt(call, &reason, suggestions),
         }
     }
@@ -106,6 +107,7 @@ impl Actor {
         let prepared = self.work.prepared.get(&call_id).cloned();
         let approved = self.work.approved.remove(&call_id);
         let risk = prepared.as_ref().map_or(Risk::Execute, |call| call.prepared.risk);
+        let cancel = self.work.cancel.child_token();
         let task = RunTask {
             call,
             prepared,
@@ -115,11 +117,11 @@ impl Actor {
             clock: self.services.clock.clone(),
             run: Run {
                 context: Arc::clone(&self.context),
-                cancel: self.work.cancel.child_token(),
+                cancel: cancel.clone(),
                 output: self.work.output.clone(),
             },
         };
-        self.work.run(call_id, risk, task.run());
+        self.work.run(call_id, risk, cancel, task.run());
     }
 
     /// Signals every running tool and sets its time.
@@ -144,8 +146,11 @@ impl Actor {
         }
     }
 
-    /// Live output goes to those who watch.
+    /// Live output goes to those who watch; that of a call that counts no longer goes nowhere.
     pub(in crate::session) fn tool_output(&mut self, chunk: OutputChunk) {
+        if self.call(&chunk.call_id).is_none() {
+            return;
+        }
         let offset = self.work.offset(&chunk);
         let OutputChunk { call_id, chunk } = chunk;
         let progress = Progress::ToolOutput { call_id, offset, chunk };

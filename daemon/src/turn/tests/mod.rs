@@ -3,6 +3,7 @@
 mod brakes;
 mod cases;
 mod context;
+mod early;
 mod edges;
 mod rig;
 mod schedules;

@@ -137,6 +137,11 @@ impl Rig {
                         !matches!(action, Action::Request { .. } | Action::Summarize { .. })
                     });
                 }
+                Action::Discard { calls } => {
+                    self.open.retain(|action| {
+                        !matches!(action, Action::Run { call_id } if calls.contains(call_id))
+                    });
+                }
                 Action::Progress(_) => {}
                 action => self.open.push(action),
             }
@@ -239,7 +244,7 @@ impl Rig {
         {
             match self.open.remove(place) {
                 Action::Prepare { call_id } => self.prepare(&call_id),
-                Action::Judge { call_id } => self.judge(&call_id),
+                Action::Judge { call_id, early } => self.judge(&call_id, early),
                 _ => {}
             }
         }
@@ -265,9 +270,11 @@ impl Rig {
         self.tell(Input::Prepared { call_id: call_id.clone(), traits });
     }
 
-    pub(super) fn judge(&mut self, call_id: &CallId) {
+    pub(super) fn judge(&mut self, call_id: &CallId, early: bool) {
         let name = self.name(call_id);
-        let judgement = if name.starts_with("ask") {
+        let judgement = if name.starts_with("ask") && early {
+            Judgement::Later
+        } else if name.starts_with("ask") {
             Judgement::Ask(Box::new(prompt(call_id, &name)))
         } else if name.starts_with("no") {
             Judgement::Deny("a rule".to_owned())

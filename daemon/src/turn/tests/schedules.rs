@@ -36,7 +36,7 @@ enum Move {
     Limits(u32),
 }
 
-const NAMES: [&str; 5] = ["read", "write", "ask_write", "no_write", "bad"];
+const NAMES: [&str; 7] = ["read", "write", "ask_read", "ask_write", "no_read", "no_write", "bad"];
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
     let one = prop_oneof![
@@ -125,9 +125,9 @@ fn answer_open(rig: &mut Rig, index: prop::sample::Index) {
             rig.open.remove(place);
             rig.prepare(&call_id);
         }
-        Action::Judge { call_id } => {
+        Action::Judge { call_id, early } => {
             rig.open.remove(place);
-            rig.judge(&call_id);
+            rig.judge(&call_id, early);
         }
         Action::Run { call_id } => {
             rig.open.remove(place);
@@ -160,6 +160,7 @@ fn check(rig: &Rig) {
     let terminal = rig.events.iter().filter(|event| event.body.is_terminal()).count();
     assert_eq!(terminal, 1, "*every turn ends*, once");
     assert!(rig.last().is_terminal(), "nothing follows the end");
+    let mut streaming = BTreeMap::new();
     let mut calls = Vec::new();
     let mut results = Vec::new();
     let mut started = BTreeSet::new();
@@ -171,11 +172,18 @@ fn check(rig: &Rig) {
         match &event.body {
             EventBody::MessageCompleted { item } => {
                 if let ItemBody::Assistant(answer) = &item.body {
+                    streaming.clear();
                     assert_eq!(calls, results, "*every call has one result*, in order");
                     calls.extend(answer.calls.iter().map(|call| call.call_id.clone()));
                 }
             }
+            EventBody::ToolCalled { call_id, name, .. } => {
+                streaming.insert(call_id.clone(), name.as_str());
+            }
+            EventBody::MessageReset { .. } => streaming.clear(),
             EventBody::ToolStarted { call_id, .. } => {
+                let early = streaming.get(call_id);
+                assert!(early.is_none_or(|name| *name == "read"), "{early:?} starts early");
                 assert!(started.insert(call_id.clone()), "a call starts once");
             }
             EventBody::ToolCompleted { call_id, status, .. } => {
@@ -217,9 +225,12 @@ fn essence(machine: &Machine) -> String {
         .states()
         .map(|state| {
             let stage = match &state.stage {
-                Stage::Preparing | Stage::Ready | Stage::Judging | Stage::Finished(_) => {
-                    "open".to_owned()
-                }
+                Stage::Finished(_) if state.started => format!("{:?}", Stage::Started),
+                Stage::Preparing
+                | Stage::Ready
+                | Stage::Later
+                | Stage::Judging
+                | Stage::Finished(_) => "open".to_owned(),
                 stage @ (Stage::Prompted(_)
                 | Stage::Granted
                 | Stage::Started

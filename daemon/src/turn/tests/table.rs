@@ -24,6 +24,11 @@ fn phases() -> Vec<(&'static str, Rig)> {
     streaming.text("half");
     streaming.model_calls("read", json!({}));
     streaming.settle();
+    let mut reading = new();
+    reading.text("half");
+    reading.model_calls("read", json!({}));
+    reading.settle();
+    reading.tell(Input::CheckpointDue);
     let mut retry_wait = new();
     retry_wait.text("half");
     retry_wait.tell(broken(true));
@@ -46,6 +51,7 @@ fn phases() -> Vec<(&'static str, Rig)> {
     ended.end("stop");
     vec![
         ("streaming", streaming),
+        ("streaming while a read runs", reading),
         ("waiting for a retry", retry_wait),
         ("writing a summary", summarizing),
         ("waiting for a summary's retry", summary_wait),
@@ -127,6 +133,7 @@ fn inputs(call_id: &CallId) -> Vec<(&'static str, Input)> {
         ("prepared", Input::Prepared { call_id: call_id(), traits: Ok(traits) }),
         ("not understood", Input::Prepared { call_id: call_id(), traits: Err("why".to_owned()) }),
         ("judged", Input::Judged { call_id: call_id(), judgement: Judgement::Allow }),
+        ("judged too early", Input::Judged { call_id: call_id(), judgement: Judgement::Later }),
         (
             "finished",
             Input::Finished {
@@ -171,17 +178,14 @@ fn action(action: &Action) -> &'static str {
         Action::Prepare { .. } => "prepare",
         Action::Judge { .. } => "judge",
         Action::Run { .. } => "run",
+        Action::Discard { .. } => "discard",
         Action::StopTools => "stop tools",
         Action::WaitRetry { .. } => "wait",
     }
 }
 
 fn first_call(rig: &Rig) -> CallId {
-    let calls = match &rig.machine.phase {
-        Phase::Streaming(stream) | Phase::RetryWait(stream) => &stream.calls,
-        _ => &rig.machine.batch,
-    };
-    let first = calls.calls().next().map(|call| call.call_id.clone());
+    let first = rig.machine.batch.calls().next().map(|call| call.call_id.clone());
     first.unwrap_or_else(|| CallId::from("call_none"))
 }
 
