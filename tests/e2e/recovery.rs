@@ -68,8 +68,8 @@ async fn in_the_stream_the_text_and_the_calls_are_kept() {
         Answer::new()
             .reasoning("Both at once.")
             .text("Half of the answer")
-            .call("read", &json!({ "path": "b.txt" }))
-            // The first call is complete when the second begins.
+            // The first call is complete when the second begins; it does not start before.
+            .call("write", &json!({ "path": "b.txt", "content": "words\n" }))
             .call("read", &json!({ "path": "c.txt" }))
             .wait(&gate),
     );
