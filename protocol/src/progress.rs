@@ -69,6 +69,32 @@ pub struct InFlightTool {
     pub offset: u64,
 }
 
+/// Who watches a session through this daemon, oneself included: what is true now, in no log.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Watchers {
+    /// How many connections; 0 where a daemon does not say it.
+    pub count: u64,
+    /// What they said they are, by name. At most 16 names of at most 64 characters; those that
+    /// are left out are in `count` all the same.
+    pub clients: Vec<WatchingClient>,
+}
+
+impl Watchers {
+    /// Whether there is nothing to say.
+    pub fn is_unknown(&self) -> bool {
+        self.count == 0
+    }
+}
+
+/// The watchers of one name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WatchingClient {
+    /// The name that the client gave in `initialize`.
+    pub name: String,
+    /// How many connections have it.
+    pub count: u64,
+}
+
 /// Why a subscription follows the log instead of the running session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -91,7 +117,13 @@ pub enum Marker {
         in_flight: InFlight,
         prompts: Vec<Prompt>,
         queue: Vec<QueueEntry>,
+        #[serde(default, skip_serializing_if = "Watchers::is_unknown")]
+        watchers: Watchers,
     },
+    /// Somebody began to watch or ended. Only the last state is told, and with `progress: false`
+    /// none.
+    #[serde(rename = "subscription.watchers")]
+    Watchers(Watchers),
     /// Another process now runs the session; events go on, from the log.
     #[serde(rename = "subscription.detached")]
     Detached {

@@ -131,6 +131,9 @@ async fn two_terminals_on_one_session() {
     scene.model.push(Answer::saying("Written."));
     let mut one = attached(&scene, 80, 30).await;
     let two = attached(&scene, 100, 30).await;
+    // The test's own connection is there too.
+    one.shows("2 others watch: ").await;
+    two.shows("2 others watch: ").await;
     one.keys("write a file\r");
     one.shows("y once").await;
     let seen = two.shows("y once").await;
@@ -142,6 +145,8 @@ async fn two_terminals_on_one_session() {
     insta::assert_snapshot!("interface_second_terminal", masked(&seen));
     let seen = one.shows("completed ·").await;
     assert!(!seen.contains("elsewhere") && !seen.contains("typed by"), "{seen}");
+    drop(two);
+    one.shows("1 other watches: ").await;
     scene.end().await;
     scene.check().await;
 }
@@ -421,7 +426,9 @@ fn without_numbers(svg: &str) -> String {
 /// The README's picture is one of this interface; `AGENTD_BLESS=1` takes it anew.
 #[tokio::test]
 async fn the_picture_in_the_readme_is_of_this_interface() {
-    let scene = Scene::start("").await;
+    let mut scene = Scene::start("").await;
+    let session = json!({ "session_id": scene.session });
+    scene.client.call("session/unsubscribe", session).await;
     let old = "fn total(prices: &[u32]) -> u32 {\n    prices.iter().sum()\n}\n";
     scene.daemon.write_file("total.rs", old);
     let new = old.replace(

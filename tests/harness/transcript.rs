@@ -3,7 +3,8 @@
 //! Ids become `ses_1`, `item_2` … in the order of their appearance, times, durations and numbers
 //! of processes become words, the test's own directories too. Deltas of one item that come in a
 //! row are joined, since where a stream is cut into pieces means nothing. A whole session or prompt
-//! that a message repeats is shortened.
+//! that a message repeats is shortened. Who watches is left out: it is told of the moment, and
+//! stands at no place of its own.
 //!
 //! Receives messages of a subscription; hands out one line for each.
 
@@ -46,7 +47,8 @@ impl Transcript {
 
     /// Adds messages of a subscription.
     pub fn add(&mut self, messages: &[Value]) {
-        let mut messages = messages.iter().peekable();
+        let lasting = |message: &&Value| message["type"] != "subscription.watchers";
+        let mut messages = messages.iter().filter(lasting).peekable();
         while let Some(message) = messages.next() {
             let mut message = message.clone();
             while let Some(more) = messages.peek().filter(|next| continues(&message, next)) {
@@ -70,6 +72,7 @@ impl Transcript {
         let seq = fields.remove("seq").map_or_else(|| "·".to_owned(), |seq| seq.to_string());
         fields.remove("time");
         fields.remove("session_id");
+        fields.remove("watchers");
         if let Some(session) = fields.get_mut("session").filter(|s| s.get("session_id").is_some()) {
             *session = said(session, &["state", "title", "head_seq", "queue_held"]);
         }

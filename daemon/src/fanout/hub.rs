@@ -10,12 +10,12 @@
 
 use agentd_protocol::event::Event;
 use agentd_protocol::id::CallId;
-use agentd_protocol::progress::{InFlight, InFlightItem, Progress};
+use agentd_protocol::progress::{InFlight, InFlightItem, Progress, Watchers};
 use agentd_protocol::session::{Lease, Session};
 use agentd_protocol::view::in_flight;
 use agentd_protocol::view::session::apply;
 use bytes::Bytes;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 /// Entries of a ring: some seconds of a fast stream. A watcher that is further behind reads the
 /// log.
@@ -73,6 +73,8 @@ pub struct Joined {
     pub in_flight: InFlight,
     /// The marker that says the store cannot be written, while that is so.
     pub trouble: Option<Line>,
+    /// Who watches; only the last state, since nobody needs those between.
+    pub watchers: watch::Receiver<Watchers>,
     /// All that is published from now on.
     pub entries: broadcast::Receiver<Entry>,
 }
@@ -122,7 +124,8 @@ pub(super) struct Hub {
     in_flight: InFlight,
     trouble: Option<Line>,
     ring: Option<broadcast::Sender<Entry>>,
-    watchers: usize,
+    watches: usize,
+    watchers: watch::Sender<Watchers>,
     closed: bool,
     /// It left the map: whoever still has it looks there again.
     pub(super) retired: bool,
@@ -136,7 +139,8 @@ impl Hub {
             in_flight: InFlight::default(),
             trouble: None,
             ring: None,
-            watchers: 0,
+            watches: 0,
+            watchers: watch::Sender::default(),
             closed: false,
             retired: false,
         }
@@ -219,25 +223,29 @@ impl Hub {
         self.ring = None;
     }
 
+    pub(super) fn watched_by(&mut self, watchers: Watchers) {
+        self.watchers.send_replace(watchers);
+    }
+
     pub(super) fn enter(&mut self) {
-        self.watchers += 1;
+        self.watches += 1;
     }
 
     pub(super) fn leave(&mut self) {
-        self.watchers -= 1;
-        if self.watchers == 0 {
+        self.watches -= 1;
+        if self.watches == 0 {
             self.ring = None;
             self.known = Known::No;
         }
     }
 
     pub(super) fn is_watched(&self) -> bool {
-        self.watchers > 0
+        self.watches > 0
     }
 
     /// Whether there is nothing to keep it for.
     pub(super) fn is_idle(&self) -> bool {
-        self.watchers == 0 && self.in_flight == InFlight::default()
+        self.watches == 0 && self.in_flight == InFlight::default()
     }
 
     pub(super) fn head(&self) -> Option<u64> {
@@ -316,6 +324,7 @@ impl Hub {
             session: session.clone(),
             in_flight: self.in_flight.clone(),
             trouble: self.trouble.clone(),
+            watchers: self.watchers.subscribe(),
             entries: ring.subscribe(),
         })
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agentd_protocol::event::Event;
 use agentd_protocol::id::SessionId;
-use agentd_protocol::progress::Progress;
+use agentd_protocol::progress::{Progress, Watchers};
 use agentd_protocol::session::Lease;
 
 use super::hub::{Hub, Join, Line, Seed, Seeding};
@@ -115,6 +115,11 @@ impl Hubs {
     /// Says that another process runs the session.
     pub fn detach(&self, session_id: &SessionId, holder: Option<&Lease>, line: Line) {
         self.with(session_id, false, |hub| hub.detach(holder, line));
+    }
+
+    /// Says who watches the session.
+    pub fn watched_by(&self, session_id: &SessionId, watchers: Watchers) {
+        self.with(session_id, false, |hub| hub.watched_by(watchers));
     }
 
     /// Ends every watch of a session that was deleted.

@@ -19,7 +19,7 @@ mod tests;
 use std::sync::Arc;
 
 use agentd_protocol::id::SessionId;
-use agentd_protocol::progress::{DetachReason, Marker, Progress};
+use agentd_protocol::progress::{DetachReason, Marker, Progress, Watchers};
 use agentd_protocol::session::Lease;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -153,6 +153,11 @@ impl Journal {
     /// Ends every subscription of a session that was deleted.
     pub fn deleted(&self, session_id: &SessionId) {
         self.0.shared.hubs.close(session_id);
+    }
+
+    /// Tells all who watch the session who they are.
+    pub fn watched_by(&self, session_id: &SessionId, watchers: Watchers) {
+        self.0.shared.hubs.watched_by(session_id, watchers);
     }
 
     /// Whether anybody watches the session.

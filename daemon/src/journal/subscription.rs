@@ -16,17 +16,22 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use agentd_protocol::progress::Marker;
+use agentd_protocol::progress::{Marker, Watchers};
 use bytes::Bytes;
-use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, watch};
 
 use super::{Shared, line};
+use crate::clock::Clock;
 use crate::fanout::{Entry, Join, Joined, Watch};
 use crate::store::Error;
 
 /// Events and bytes of one page of replay: small, so that a slow watcher holds little.
 const PAGE: (usize, usize) = (256, 1 << 20);
+
+/// Milliseconds between two messages about who watches: whoever comes and goes all the time is
+/// told of as it is then.
+const COMPANY_PAUSE_MS: u64 = 100;
 
 /// How long to wait before a log that could not be read is read again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -52,9 +57,45 @@ enum Stage {
     /// Joined, with events before the join still to be read.
     Joining(Box<Joined>),
     /// Receiving; `behind` is an event whose line has to be read, with all before it.
-    Live { entries: broadcast::Receiver<Entry>, behind: Option<u64> },
+    Live { entries: broadcast::Receiver<Entry>, behind: Option<u64>, company: Company },
     /// The session was deleted.
     Ended,
+}
+
+/// Who else watches, as far as it was told.
+#[derive(Debug)]
+struct Company {
+    watchers: watch::Receiver<Watchers>,
+    told: Watchers,
+    /// The next message about it comes no earlier, in boot time.
+    not_before_ms: u64,
+}
+
+impl Company {
+    fn new(mut watchers: watch::Receiver<Watchers>) -> Self {
+        let told = watchers.borrow_and_update().clone();
+        Self { watchers, told, not_before_ms: 0 }
+    }
+
+    /// Waits until somebody came or went. Cancel-safe.
+    async fn changed(&mut self, clock: &Clock) -> Watchers {
+        loop {
+            let pause = self.not_before_ms.saturating_sub(clock.boot_ms());
+            if pause > 0 {
+                clock.sleep(Duration::from_millis(pause)).await;
+            }
+            if self.watchers.changed().await.is_err() {
+                // The hub is gone, which the entries tell.
+                std::future::pending::<()>().await;
+            }
+            let watchers = self.watchers.borrow_and_update().clone();
+            if watchers != self.told {
+                self.told = watchers.clone();
+                self.not_before_ms = clock.boot_ms() + COMPANY_PAUSE_MS;
+                return watchers;
+            }
+        }
+    }
 }
 
 impl Subscription {
@@ -100,9 +141,14 @@ impl Subscription {
                 }
                 Ok(())
             }
-            Stage::Live { entries, behind: None } => {
-                let received = entries.recv().await;
-                self.received(received);
+            Stage::Live { entries, behind: None, company } => {
+                tokio::select! {
+                    received = entries.recv() => self.received(received),
+                    watchers = company.changed(self.shared.store.clock()), if self.progress => {
+                        let marker = Marker::Watchers(watchers);
+                        self.ready.push_back(line::of(self.watch.session_id(), &marker));
+                    }
+                }
                 Ok(())
             }
         }
@@ -151,12 +197,15 @@ impl Subscription {
         let Stage::Joining(joined) = std::mem::replace(&mut self.stage, Stage::Replay) else {
             return;
         };
-        let Joined { head, session, in_flight, trouble, entries } = *joined;
+        let Joined { head, session, in_flight, trouble, watchers, entries } = *joined;
         let (prompts, queue) = (session.prompts.clone(), session.queue.clone());
-        let marker = Marker::Joined { head_seq: head, session, in_flight, prompts, queue };
+        let company = Company::new(watchers);
+        let watchers = company.told.clone();
+        let marker =
+            Marker::Joined { head_seq: head, session, in_flight, prompts, queue, watchers };
         self.ready.push_back(line::of(self.watch.session_id(), &marker));
         self.ready.extend(trouble);
-        self.stage = Stage::Live { entries, behind: None };
+        self.stage = Stage::Live { entries, behind: None, company };
     }
 
     fn received(&mut self, received: Result<Entry, RecvError>) {

@@ -24,6 +24,7 @@ mod submit;
 mod timers;
 mod unload;
 mod update;
+mod watchers;
 mod work;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agentd_protocol::daemon::{DaemonEvent, Role, ShutdownMode};
+use agentd_protocol::daemon::{DaemonEvent, ShutdownMode};
 use agentd_protocol::id::{PromptId, RuleId, SessionId};
 use agentd_protocol::permission::{RuleInForce, RuleOrigin, Scope};
 use tokio::sync::{broadcast, watch};
@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::config;
 use crate::journal::Journal;
 use crate::provider::Providers;
+use crate::session::watchers::Watchers;
 use crate::store::Store;
 use crate::tools::Tools;
 
@@ -60,8 +61,10 @@ impl Services {
     ) -> Self {
         let current = config.current();
         let providers = Arc::new(Providers::new(&current, &clock));
+        let journal = Journal::new(store.clone());
         Self {
-            journal: Journal::new(store.clone()),
+            watchers: Watchers::new(journal.clone()),
+            journal,
             store,
             config,
             tools,
@@ -69,7 +72,6 @@ impl Services {
             environment,
             draining: watch::Sender::new(None),
             daemon_events: broadcast::Sender::new(DAEMON_EVENTS),
-            watchers: Watchers::default(),
             open_prompts: OpenPrompts::default(),
             providers: Mutex::new((current, providers)),
             rules_version: AtomicU64::new(0),
@@ -119,46 +121,6 @@ impl Services {
     pub fn tell(&self, event: DaemonEvent) {
         // Nobody may be listening.
         let _ = self.daemon_events.send(Arc::new(event));
-    }
-}
-
-/// Which connections watch a session and could answer its prompts.
-#[derive(Debug, Default)]
-pub struct Watchers(Mutex<Watching>);
-
-/// How many watches each connection has on each session: one, or two while the second replaces
-/// the first.
-type Watching = BTreeMap<(SessionId, u64), usize>;
-
-impl Watchers {
-    pub(super) fn add(&self, session_id: &SessionId, connection: u64, role: Role) {
-        if role == Role::Controller {
-            *self.lock().entry((session_id.clone(), connection)).or_default() += 1;
-        }
-    }
-
-    pub(super) fn remove(&self, session_id: &SessionId, connection: u64) {
-        let mut watching = self.lock();
-        let key = (session_id.clone(), connection);
-        if let Some(count) = watching.get_mut(&key) {
-            *count -= 1;
-            if *count == 0 {
-                watching.remove(&key);
-            }
-        }
-    }
-
-    /// Whether a controller watches, other than `connection` if one is named.
-    pub(super) fn has_other(&self, session_id: &SessionId, connection: Option<u64>) -> bool {
-        let from = (session_id.clone(), 0);
-        self.lock()
-            .range(from..)
-            .take_while(|((watched, _), _)| watched == session_id)
-            .any(|((_, watcher), _)| Some(*watcher) != connection)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Watching> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

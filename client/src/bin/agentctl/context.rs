@@ -9,6 +9,8 @@ use agentd_client::protocol::method::{DaemonShutdown, GetDaemonStatus};
 use agentd_client::{Client, Options, Start};
 use anyhow::{Context as _, Result};
 
+/// The name under which this program calls the daemon.
+pub(crate) const CLIENT: &str = "agentctl";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The common part of a command line.
@@ -54,7 +56,7 @@ impl Context {
 
     fn options(&self, start: Start, role: Role) -> Options {
         let socket = self.socket.clone();
-        Options { socket, start, role, ..Options::new("agentctl", VERSION) }
+        Options { socket, start, role, ..Options::new(CLIENT, VERSION) }
     }
 }
 

@@ -343,7 +343,7 @@ impl Page {
 
     fn marker(&mut self, marker: &Marker) -> io::Result<()> {
         match marker {
-            Marker::Joined { .. } => Ok(()),
+            Marker::Joined { .. } | Marker::Watchers(_) => Ok(()),
             Marker::Detached { holder, .. } => {
                 let holder = holder.as_ref();
                 let who = holder.map(|lease| format!(": process {} on {}", lease.pid, lease.host));

@@ -54,7 +54,7 @@ impl Registry {
             SubscribeError::CursorAhead { head } => Error::CursorAhead { head },
             SubscribeError::Store(error) => Error::from_store(error),
         })?;
-        services.watchers.add(&session_id, caller.connection, role);
+        services.watchers.add(&session_id, caller, role);
         Ok(Watch {
             subscription,
             services: Arc::clone(services),

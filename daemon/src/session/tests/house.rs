@@ -158,8 +158,13 @@ impl House {
     ) -> Eyes {
         let params =
             SubscribeParams { session_id: session_id.clone(), since: Some(0), progress: None };
-        let watch = self.registry.subscribe(caller, role, params).await.expect("a subscription");
-        Eyes { watch, seen: Vec::new(), messages: Vec::new(), ahead: VecDeque::new() }
+        Eyes::of(self.registry.subscribe(caller, role, params).await.expect("a subscription"))
+    }
+
+    pub(super) async fn rename(&self, session_id: &SessionId, title: &str) {
+        let params = json!({ "session_id": session_id, "title": title });
+        let params = serde_json::from_value(params).expect("parameters");
+        self.registry.update(params).await.expect("renamed");
     }
 }
 
@@ -177,6 +182,10 @@ fn merge(into: &mut Value, extra: Value) {
 }
 
 impl Eyes {
+    pub(super) fn of(watch: Watch) -> Self {
+        Self { watch, seen: Vec::new(), messages: Vec::new(), ahead: VecDeque::new() }
+    }
+
     /// Reads on until an event is as wanted.
     pub(super) async fn until(&mut self, wanted: impl Fn(&EventBody) -> bool) -> Event {
         loop {

@@ -11,3 +11,4 @@ mod rollback;
 mod snapshot;
 mod stubborn;
 mod turns;
+mod watchers;

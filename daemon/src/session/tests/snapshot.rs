@@ -159,11 +159,7 @@ async fn play(moves: Vec<Move>) {
                     let _ = house.reply(&prompt.prompt_id, decision).await;
                 }
             }
-            Move::Rename => {
-                let params = json!({ "session_id": id, "title": name });
-                let params = serde_json::from_value(params).expect("parameters");
-                house.registry.update(params).await.expect("renamed");
-            }
+            Move::Rename => house.rename(id, &name).await,
             Move::Settle => tokio::task::yield_now().await,
             Move::Release => tool.release.notify_one(),
         }

@@ -18,7 +18,9 @@ use crate::event::{ContextSize, Event, EventBody, PlanEntry, Resolved, RetryCaus
 use crate::id::{CallId, ItemId, ProcessId, PromptId, TurnId};
 use crate::item::{Item, ItemBody, Marker as ItemMarker};
 use crate::permission::{Prompt, Risk};
-use crate::progress::{InFlight, InFlightItem, Marker, Progress, StreamMessage};
+use crate::progress::{
+    InFlight, InFlightItem, Marker, Progress, StreamMessage, Watchers, WatchingClient,
+};
 use crate::session::{Lease, QueueEntry, Session, Usage};
 use crate::view::in_flight;
 use crate::view::session;
@@ -98,6 +100,8 @@ pub struct View {
     pub warnings: Vec<(String, String)>,
     /// Background commands that run.
     pub processes: BTreeMap<ProcessId, String>,
+    /// Who watches, oneself included.
+    pub watchers: Watchers,
     /// Another process runs the session; who, if it is known.
     pub detached: Option<Option<Lease>>,
     /// Why the store cannot be written.
@@ -134,6 +138,16 @@ impl View {
     /// The call of this id, while it is open.
     pub fn call(&self, call_id: &CallId) -> Option<&OpenCall> {
         self.calls.iter().find(|call| call.call_id == *call_id)
+    }
+
+    /// The watchers beside oneself, who is one of those named `own`: how many, and their names.
+    pub fn other_watchers(&self, own: &str) -> (u64, Vec<&str>) {
+        let others = |client: &&WatchingClient| client.count > u64::from(client.name == own);
+        let clients = self.watchers.clients.iter().filter(others);
+        (
+            self.watchers.count.saturating_sub(1),
+            clients.map(|client| client.name.as_str()).collect(),
+        )
     }
 
     fn event(&mut self, event: &Event) -> Vec<Change> {
@@ -304,9 +318,10 @@ impl View {
 
     fn marker(&mut self, marker: &Marker) -> Vec<Change> {
         match marker {
-            Marker::Joined { head_seq, session, in_flight, prompts, queue } => {
+            Marker::Joined { head_seq, session, in_flight, prompts, queue, watchers } => {
                 self.seq = self.seq.max(*head_seq);
                 self.detached = None;
+                self.watchers.clone_from(watchers);
                 self.session = Some(Session {
                     prompts: prompts.clone(),
                     queue: queue.clone(),
@@ -322,6 +337,10 @@ impl View {
                 self.detached = Some(holder.clone());
                 let before = std::mem::take(&mut self.in_flight);
                 difference(&before, &self.in_flight)
+            }
+            Marker::Watchers(watchers) => {
+                self.watchers.clone_from(watchers);
+                Vec::new()
             }
             Marker::StoreFailed { cause } => {
                 self.store_failed = Some(cause.clone());

@@ -55,6 +55,7 @@ impl Daemon {
             in_flight: self.in_flight.clone(),
             prompts: self.session.prompts.clone(),
             queue: self.session.queue.clone(),
+            watchers: Watchers::default(),
         }
     }
 
@@ -347,4 +348,31 @@ fn what_a_crash_took_back_is_withdrawn() {
     let item_id = ItemId::from("item_1");
     let text = Change::Text { item_id: item_id.clone(), kind: DeltaKind::Text, text: "hel".into() };
     assert_eq!(changes, vec![Change::Withdrawn { item_id }, text]);
+}
+
+#[test]
+fn who_watches_is_told_at_the_join_and_after() {
+    let company = |names: &[(&str, u64)]| {
+        let client = |(name, count): &(&str, u64)| WatchingClient {
+            name: (*name).to_owned(),
+            count: *count,
+        };
+        let count = names.iter().map(|(_, count)| count).sum();
+        Watchers { count, clients: names.iter().map(client).collect() }
+    };
+    let mut view = View::default();
+    assert_eq!(view.other_watchers("vim"), (0, vec![]));
+    let Marker::Joined { head_seq, session, in_flight, prompts, queue, .. } = Daemon::new().join()
+    else {
+        panic!("a join");
+    };
+    let watchers = company(&[("emacs", 1), ("vim", 1)]);
+    let join = Marker::Joined { head_seq, session, in_flight, prompts, queue, watchers };
+    view.apply(&StreamMessage::Marker(join));
+    assert_eq!(view.other_watchers("vim"), (1, vec!["emacs"]));
+    let seq = view.seq;
+    view.apply(&StreamMessage::Marker(Marker::Watchers(company(&[("vim", 3)]))));
+    assert_eq!((view.other_watchers("vim"), view.seq), ((2, vec!["vim"]), seq));
+    view.apply(&StreamMessage::Marker(Marker::Watchers(company(&[("vim", 1)]))));
+    assert_eq!(view.other_watchers("vim"), (0, vec![]));
 }

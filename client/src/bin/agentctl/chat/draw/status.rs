@@ -10,7 +10,12 @@ use super::live::{elapsed, spinner};
 use super::wrap::cut;
 use crate::chat::entry::Tone;
 use crate::chat::state::{Link, State};
+use crate::context::CLIENT;
 use crate::render;
+use crate::terminal::one_line;
+
+/// Characters of the names of those who watch.
+const NAMES_CHARS: usize = 40;
 
 pub(super) fn row(state: &State, width: usize) -> Line<'static> {
     let doing = doing(state);
@@ -87,14 +92,27 @@ fn facts(state: &State) -> Vec<String> {
     }
     let cost = session.and_then(|session| session.usage.cost_usd).filter(|cost| *cost > 0.0);
     facts.extend(cost.map(|cost| format!("${cost:.2}")));
+    if session.is_some_and(|session| session.queue_held) && !state.view.queue().is_empty() {
+        facts.push("queue held: /continue".to_owned());
+    }
     match state.view.processes.len() {
         0 => {}
         1 => facts.push("1 command in the background".to_owned()),
         count => facts.push(format!("{count} commands in the background")),
     }
-    if session.is_some_and(|session| session.queue_held) && !state.view.queue().is_empty() {
-        facts.push("queue held: /continue".to_owned());
-    }
+    facts.extend(others(state));
     facts.extend(session.map(|session| session.title.clone()).filter(|title| !title.is_empty()));
     facts
+}
+
+/// Who else watches the session.
+fn others(state: &State) -> Option<String> {
+    let (count, names) = state.view.other_watchers(CLIENT);
+    let names = one_line(&names.join(", "), NAMES_CHARS);
+    let names = if names.is_empty() { names } else { format!(": {names}") };
+    match count {
+        0 => None,
+        1 => Some(format!("1 other watches{names}")),
+        count => Some(format!("{count} others watch{names}")),
+    }
 }

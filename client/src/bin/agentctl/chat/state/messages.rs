@@ -297,6 +297,7 @@ impl State {
                 let turn = session.active_turn_id.is_some();
                 self.turn_since = self.turn_since.filter(|_| turn).or(turn.then_some(self.now));
             }
+            Marker::Watchers(_) => {}
             Marker::Detached { holder, .. } => {
                 let who = holder.as_ref();
                 let who = who.map(|lease| format!(": process {} on {}", lease.pid, lease.host));

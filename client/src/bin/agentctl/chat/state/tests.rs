@@ -314,3 +314,26 @@ fn a_list_is_narrowed_and_taken_from() {
     };
     assert_eq!(*permission_mode, Some(PermissionMode::AutoEdit));
 }
+
+#[test]
+fn who_else_watches_is_in_the_status_line() {
+    let mut stage = Stage::new(80, 24);
+    assert!(!stage.panel().contains("watch"), "an older daemon says nothing about it");
+    for (clients, expected) in [
+        (json!([["agentctl", 1]]), ""),
+        (json!([["agentctl", 1], ["vim", 1]]), "· 1 other watches: vim"),
+        (json!([["agentctl", 2]]), "· 1 other watches: agentctl"),
+        (json!([["agentctl", 2], ["vim\u{1b}", 3]]), "· 4 others watch: agentctl, vim\u{fffd}"),
+    ] {
+        let clients = clients.as_array().unwrap();
+        let count: u64 = clients.iter().map(|client| client[1].as_u64().unwrap()).sum();
+        let named = |client: &Value| json!({ "name": client[0], "count": client[1] });
+        let clients: Vec<_> = clients.iter().map(named).collect();
+        let message =
+            json!({ "type": "subscription.watchers", "count": count, "clients": clients });
+        stage.message(message);
+        let panel = stage.panel();
+        assert!(panel.contains(expected), "{expected} in {panel}");
+        assert_eq!(panel.contains("watch"), !expected.is_empty(), "{panel}");
+    }
+}
