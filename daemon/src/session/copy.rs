@@ -12,7 +12,6 @@ use agentd_protocol::id::SessionId;
 use agentd_protocol::item::{Item, ItemBody, Marker};
 use agentd_protocol::session::{
     CreateParams, ExportFormat, ExportParams, ForkParams, ImportParams, ItemsParams, Session,
-    SessionState, Usage,
 };
 
 use super::services::Services;
@@ -84,24 +83,16 @@ pub(super) async fn fork(services: &Services, params: ForkParams) -> Result<Sess
         check_directory(cwd, "cwd")?;
     }
     let LoadedSession { session, env, env_mode, .. } = origin;
-    let now = services.clock.now();
     let session = Session {
-        session_id: create::new_id(),
+        title: session.title,
+        model: session.model,
+        model_options: session.model_options,
+        permission_mode: session.permission_mode,
+        limits: session.limits,
+        roots: session.roots,
+        labels: session.labels,
         parent_id: Some(session_id),
-        cwd: cwd.unwrap_or(session.cwd),
-        state: SessionState::Idle,
-        created_at: now,
-        updated_at: now,
-        head_seq: 0,
-        item_count: 0,
-        usage: Usage::default(),
-        queue: Vec::new(),
-        queue_held: false,
-        prompts: Vec::new(),
-        active_turn_id: None,
-        lease: None,
-        archived: false,
-        ..session
+        ..create::plain(services, cwd.unwrap_or(session.cwd))
     };
     create::made(services, NewSession { session, items, env, env_mode, key, digest }).await
 }

@@ -36,31 +36,17 @@ pub(super) fn new_session(
     digest: String,
 ) -> Result<NewSession, Error> {
     check(services, &params)?;
-    let config = services.config.current();
-    let now = services.clock.now();
+    let plain = plain(services, params.cwd);
     let session = Session {
-        session_id: new_id(),
         title: params.title.unwrap_or_default(),
-        cwd: params.cwd,
-        model: params.model.or_else(|| config.model.clone()),
+        model: params.model.or(plain.model),
         model_options: params.model_options,
-        permission_mode: params.permission_mode.unwrap_or(config.permission.mode),
-        state: SessionState::Idle,
-        created_at: now,
-        updated_at: now,
-        head_seq: 0,
-        item_count: 0,
-        usage: Usage::default(),
-        limits: params.limits.unwrap_or_default().or(config.limits),
-        queue: Vec::new(),
-        queue_held: false,
+        permission_mode: params.permission_mode.unwrap_or(plain.permission_mode),
+        limits: params.limits.unwrap_or_default().or(plain.limits),
         roots: params.roots.unwrap_or_default(),
-        prompts: Vec::new(),
-        active_turn_id: None,
-        lease: None,
         labels: params.labels.unwrap_or_default(),
         parent_id: params.parent_id,
-        archived: false,
+        ..plain
     };
     Ok(NewSession {
         session,
@@ -72,9 +58,35 @@ pub(super) fn new_session(
     })
 }
 
-/// An id that no session has.
-pub(super) fn new_id() -> SessionId {
-    SessionId::from_unique(uuid::Uuid::now_v7().simple())
+/// A session in this directory, with an id of its own, nothing in it, and what the configuration
+/// says.
+pub(super) fn plain(services: &Services, cwd: String) -> Session {
+    let config = services.config.current();
+    let now = services.clock.now();
+    Session {
+        session_id: SessionId::from_unique(uuid::Uuid::now_v7().simple()),
+        title: String::new(),
+        cwd,
+        model: config.model.clone(),
+        model_options: None,
+        permission_mode: config.permission.mode,
+        state: SessionState::Idle,
+        created_at: now,
+        updated_at: now,
+        head_seq: 0,
+        item_count: 0,
+        usage: Usage::default(),
+        limits: config.limits,
+        queue: Vec::new(),
+        queue_held: false,
+        roots: Vec::new(),
+        prompts: Vec::new(),
+        active_turn_id: None,
+        lease: None,
+        labels: BTreeMap::new(),
+        parent_id: None,
+        archived: false,
+    }
 }
 
 fn check(services: &Services, params: &CreateParams) -> Result<(), Error> {
