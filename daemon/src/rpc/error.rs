@@ -131,7 +131,10 @@ fn of_store(error: StoreError) -> RpcError {
             RpcError::new(ErrorData::Store { operation, cause, path: Some(path) }, message)
         }
         StoreError::Failed { operation, cause, path } => {
-            let message = format!("the store could not {operation}: {cause} ({path})");
+            let message = format!(
+                "the store could not {operation}: {cause} ({path}); nothing of it was done, and \
+                 the same can be asked again once that is mended"
+            );
             RpcError::new(ErrorData::Store { operation, cause, path: Some(path) }, message)
         }
     }

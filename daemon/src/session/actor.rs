@@ -23,6 +23,7 @@ use super::Error;
 use super::command::{Command, Submitted};
 use super::digest;
 use super::input::{Done, Input, Known};
+use super::overtaken::Overtaken;
 use super::perform::Attached;
 use super::plan::{Answer, Chore, Plan};
 use super::registry::Retire;
@@ -63,6 +64,8 @@ pub(super) struct Actor {
     pub(super) broken: Option<store::Error>,
     /// The transaction that is not waited for: at most one, and none goes ahead of it.
     pub(super) committing: Option<BoxFuture<'static, Result<Appended, store::Error>>>,
+    /// What another daemon may write ahead of.
+    pub(super) overtaken: Overtaken,
     /// The lease's renewal, not waited for either.
     pub(super) renewing: Option<BoxFuture<'static, Result<(), store::Error>>>,
     /// The lease holds until then, in boot time.
@@ -114,17 +117,27 @@ impl Actor {
     /// The next input: whoever has something, so that a flood of one kind holds up no other.
     /// Cancel-safe up to the look-up of a submission.
     async fn next_input(&mut self) -> Input {
-        let command = tokio::select! {
-            Some(command) = self.mailbox.recv() => command,
-            timer = self.timers.next() => return Input::Due(timer),
-            Some(Ok(done)) = self.submitters.join_next() => return Input::Done(done),
-            result = over(&mut self.committing) => return Input::Committed(result),
-            result = over(&mut self.renewing) => return Input::Renewed(result),
-            input = self.work.next() => return input,
-            mode = stop_mode(&mut self.draining) => return Input::Drain(mode),
-        };
+        if let Some(command) = self.overtaken.take() {
+            return self.admit(command).await;
+        }
+        tokio::select! {
+            Some(command) = self.mailbox.recv() => self.admit(command).await,
+            timer = self.timers.next() => Input::Due(timer),
+            Some(Ok(done)) = self.submitters.join_next() => Input::Done(done),
+            result = over(&mut self.committing) => Input::Committed(result),
+            result = over(&mut self.renewing) => Input::Renewed(result),
+            input = self.work.next() => input,
+            mode = stop_mode(&mut self.draining) => Input::Drain(mode),
+        }
+    }
+
+    /// What a command is, with all that the store knows of it.
+    async fn admit(&mut self, command: Command) -> Input {
         if self.state.epoch.is_none() && self.services.store.is_shared() {
+            self.overtaken.may(&command);
             self.catch_up().await;
+        } else {
+            self.overtaken.cannot();
         }
         match command {
             Command::Submit(submitted) => self.look_up(submitted).await,
@@ -197,6 +210,7 @@ impl Actor {
                 let mut moment = state::moment(&self.services);
                 self.submit(*submitted, digest, known, plan, &mut moment);
             }
+            Input::Command(Command::Delete { reply }) => plan.chore = Some(Chore::Delete(reply)),
             Input::Command(command) => command.refuse(error),
             Input::Due(Timer::Mend) => plan.chore = Some(Chore::Mend),
             Input::Due(Timer::Renew) => self.start_renewal(),

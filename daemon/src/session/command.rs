@@ -22,7 +22,7 @@ pub(super) enum Command {
     /// Change the session.
     Submit(Box<Submitted>),
     /// Change what is shown about the session.
-    Update { params: Box<UpdateParams>, reply: Reply<Session> },
+    Update { params: Box<UpdateParams>, reply: Reply<()> },
     /// Delete the session.
     Delete { reply: Reply<()> },
     /// Take the session's lease, whoever has it.
@@ -46,8 +46,8 @@ impl Command {
         // A caller that is gone needs no answer.
         match self {
             Self::Submit(submitted) => drop(submitted.reply.send(Err(error))),
-            Self::Update { reply, .. } | Self::TakeOver { reply } => drop(reply.send(Err(error))),
-            Self::Delete { reply } => drop(reply.send(Err(error))),
+            Self::TakeOver { reply } => drop(reply.send(Err(error))),
+            Self::Update { reply, .. } | Self::Delete { reply } => drop(reply.send(Err(error))),
             Self::Recover { .. } => {}
         }
     }

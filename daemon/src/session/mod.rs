@@ -14,6 +14,7 @@ mod document;
 mod former;
 mod input;
 mod lease;
+mod overtaken;
 mod perform;
 mod plan;
 mod recovery;

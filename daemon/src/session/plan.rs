@@ -54,16 +54,16 @@ pub(super) enum Chore {
 #[derive(Debug)]
 pub(super) enum Answer {
     Submitted { reply: Reply<SubmitResult>, result: SubmitResult },
-    Updated { reply: Reply<Session> },
+    Updated { reply: Reply<()> },
     Refused { reply: Reply<SubmitResult>, error: Error },
 }
 
 impl Answer {
-    /// All is committed, and this is the session now. A caller that is gone needs no answer.
-    pub(super) fn give(self, session: &Session) {
+    /// All is committed. A caller that is gone needs no answer.
+    pub(super) fn give(self) {
         match self {
             Self::Submitted { reply, result } => drop(reply.send(Ok(result))),
-            Self::Updated { reply } => drop(reply.send(Ok(session.clone()))),
+            Self::Updated { reply } => drop(reply.send(Ok(()))),
             Self::Refused { reply, error } => drop(reply.send(Err(error))),
         }
     }

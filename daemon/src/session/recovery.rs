@@ -23,6 +23,7 @@ use super::Error;
 use super::actor::Actor;
 use super::command::{Command, Reply};
 use super::former::StoreKeeper;
+use super::overtaken::Overtaken;
 use super::plan::Plan;
 use super::registry::Retire;
 use super::services::Services;
@@ -78,6 +79,7 @@ impl Actor {
             candidates: None,
             broken: None,
             committing: None,
+            overtaken: Overtaken::default(),
             renewing: None,
             lease_until_ms: 0,
             attached: HashMap::new(),
@@ -203,7 +205,7 @@ impl Actor {
     }
 
     fn restore(&mut self, open: OpenTurn, moment: &mut Moment) {
-        let OpenTurn { turn_id, params, events, in_flight } = open;
+        let OpenTurn { turn_id, params, joined, events, in_flight } = open;
         for event in &events {
             self.observer.see(event);
         }
@@ -219,7 +221,8 @@ impl Actor {
         let found = Found { events, in_flight, steered: contents(&steered), next_model };
         let machine = Machine::restore(start, found, moment);
         let steered = steered.into_iter().map(|p| (p.submission.id.clone(), p)).collect();
-        self.state.turn = Some(Turn { machine, params, steered });
+        let joined = joined.into_iter().collect();
+        self.state.turn = Some(Turn { machine, params, steered, joined, replaced_by: None });
     }
 
     fn facts(&self, model: &str) -> ModelFacts {

@@ -127,7 +127,8 @@ impl Registry {
         let (reply, answer) = oneshot::channel();
         let session_id = params.session_id.clone();
         self.send(&session_id, Command::Update { params: Box::new(params), reply })?;
-        answer.await.unwrap_or_else(|_| Err(ended()))
+        answer.await.unwrap_or_else(|_| Err(ended()))?;
+        self.get(&session_id).await
     }
 
     /// Deletes an idle session with all it holds.

@@ -5,7 +5,7 @@
 //!
 //! Receives committed events; hands plans what belongs at a turn's two ends.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use agentd_protocol::event::{AbortReason, Event, EventBody};
@@ -13,7 +13,7 @@ use agentd_protocol::id::{SubmissionId, TurnId};
 use agentd_protocol::item::{Origin, Part};
 use agentd_protocol::permission::RuleInForce;
 use agentd_protocol::session::{Limits, Session, SessionState, Usage};
-use agentd_protocol::submission::{Op, SubmitParams};
+use agentd_protocol::submission::{OnDisconnect, Op, SubmitParams};
 use agentd_protocol::view::session as view;
 
 use super::Error;
@@ -68,6 +68,10 @@ pub(super) struct Turn {
     pub(super) params: SubmitParams,
     /// What was steered into it and is not in an item yet.
     pub(super) steered: BTreeMap<SubmissionId, SubmitParams>,
+    /// What was steered into it, is in an item, and ends it when its submitter is gone.
+    pub(super) joined: BTreeSet<SubmissionId>,
+    /// The input that replaces it, while it is being cut off.
+    pub(super) replaced_by: Option<SubmissionId>,
 }
 
 impl State {
@@ -81,16 +85,19 @@ impl State {
             view::apply(&mut self.session, event);
             if let (EventBody::InputSteered { submission_id, .. }, Some(turn)) =
                 (&event.body, &mut self.turn)
+                && let Some(params) = turn.steered.remove(submission_id)
+                && params.on_disconnect == OnDisconnect::Interrupt
             {
-                turn.steered.remove(submission_id);
+                turn.joined.insert(submission_id.clone());
             }
         }
     }
 
     /// Whether something will start from this submission, or runs from it.
     pub(super) fn awaits(&self, submission_id: &SubmissionId) -> bool {
-        let runs = |turn: &Turn| turn.machine.submission_id() == submission_id;
-        self.turn.as_ref().is_some_and(runs)
+        let waits = |turn: &Turn| turn.steered.contains_key(submission_id);
+        self.runs(submission_id)
+            || self.turn.as_ref().is_some_and(waits)
             || self.queue.iter().any(|queued| queued.params.submission.id == *submission_id)
     }
 
@@ -128,7 +135,7 @@ impl State {
         let step = machine.step(Input::Begin(Opening { system, input, origin }), moment);
         plan.step(turn_id, step);
         self.held = false;
-        self.turn = Some(Turn { machine, params, steered: BTreeMap::new() });
+        self.turn = Some(Self::turn(machine, params));
         Ok(())
     }
 
@@ -147,8 +154,14 @@ impl State {
         let step = machine.step(Input::Compact, moment);
         plan.step(turn_id, step);
         self.hold_next = self.held.then_some(true);
-        self.turn = Some(Turn { machine, params, steered: BTreeMap::new() });
+        self.turn = Some(Self::turn(machine, params));
         Ok(())
+    }
+
+    /// A turn of this machine, into which nothing was steered.
+    fn turn(machine: Machine, params: SubmitParams) -> Turn {
+        let (steered, joined) = (BTreeMap::new(), BTreeSet::new());
+        Turn { machine, params, steered, joined, replaced_by: None }
     }
 
     /// What a machine of this session starts from.
@@ -292,11 +305,31 @@ impl State {
     /// Drops an input of the queue, with its event.
     pub(super) fn drop_queued(&mut self, plan: &mut Plan, place: usize, reason: &str) {
         if let Some(dropped) = self.queue.remove(place) {
-            plan.event(EventBody::InputDropped {
-                submission_id: dropped.params.submission.id.clone(),
-                reason: reason.to_owned(),
-            });
+            plan.event(input_dropped(dropped.params.submission.id, reason));
         }
+    }
+
+    /// Drops an input that waits, in the queue or for the turn's next iteration.
+    pub(super) fn drop_waiting(
+        &mut self,
+        plan: &mut Plan,
+        submission_id: &SubmissionId,
+        reason: &str,
+    ) {
+        if let Some(place) = self.place_of(submission_id) {
+            return self.drop_queued(plan, place, reason);
+        }
+        if let Some(turn) = &mut self.turn
+            && turn.steered.remove(submission_id).is_some()
+        {
+            turn.machine.forget_steered(submission_id);
+            plan.event(input_dropped(submission_id.clone(), reason));
+        }
+    }
+
+    /// Where in the queue an input is.
+    pub(super) fn place_of(&self, submission_id: &SubmissionId) -> Option<usize> {
+        self.queue.iter().position(|queued| queued.params.submission.id == *submission_id)
     }
 
     /// What the session is doing.
@@ -328,6 +361,10 @@ impl Turn {
         let left = self.machine.take_steered();
         left.iter().filter_map(|submission_id| self.steered.remove(submission_id)).collect()
     }
+}
+
+fn input_dropped(submission_id: SubmissionId, reason: &str) -> EventBody {
+    EventBody::InputDropped { submission_id, reason: reason.to_owned() }
 }
 
 /// A limit in money needs a price.

@@ -33,6 +33,9 @@ impl Actor {
 
     /// Ends for good: whatever is still asked of the session gets this error.
     pub(super) fn leave(&mut self, error: &store::Error) {
+        if let Some(command) = self.overtaken.take() {
+            command.refuse(error);
+        }
         while !self.retire.retire(&self.mailbox) {
             if let Ok(command) = self.mailbox.try_recv() {
                 command.refuse(error);

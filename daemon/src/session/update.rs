@@ -16,7 +16,7 @@ use crate::store;
 
 impl Actor {
     /// Plans the changes of `session/update`.
-    pub(super) fn update(&mut self, params: UpdateParams, reply: Reply<Session>, plan: &mut Plan) {
+    pub(super) fn update(&mut self, params: UpdateParams, reply: Reply<()>, plan: &mut Plan) {
         match self.updated(params) {
             Err(error) => {
                 // A caller that is gone needs no answer.
@@ -64,9 +64,14 @@ impl Actor {
         Ok((session, changed))
     }
 
-    /// Deletes the session, unless a turn runs.
+    /// Deletes the session, unless a turn runs. Where the store failed it is tried again first, so
+    /// that the turn that failed with it is closed, and nobody waits for the next try.
     pub(super) async fn delete(&mut self, reply: Reply<()>) {
-        let result = self.try_delete().await;
+        self.mend().await;
+        let result = match &self.broken {
+            Some(error) => Err(Error::from_store(error.clone())),
+            None => self.try_delete().await,
+        };
         if result.is_ok() {
             let session_id = self.session_id.clone();
             self.services.journal.deleted(&session_id);

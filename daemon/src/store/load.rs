@@ -59,9 +59,19 @@ fn open_turn(
         max_events: usize::try_from(i64::MAX).unwrap_or(usize::MAX),
         max_bytes: usize::MAX,
     };
+    let events = events::values(conn, key, session_id, span)?;
+    let mut joined = Vec::new();
+    for event in &events {
+        if let EventBody::InputSteered { submission_id, .. } = &event.body
+            && submissions::params(conn, key, submission_id)?.is_some()
+        {
+            joined.push(submission_id.clone());
+        }
+    }
     Ok(Some(OpenTurn {
         params,
-        events: events::values(conn, key, session_id, span)?,
+        joined,
+        events,
         in_flight: items::streaming(conn, key)?,
         turn_id: turn.turn_id,
     }))

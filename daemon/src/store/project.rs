@@ -31,8 +31,8 @@ pub(super) fn project(target: Target<'_>, event: &Event) -> Result<(), Error> {
         EventBody::InputQueued { submission_id, position, .. } => {
             submissions::queued(target, event.turn_id.as_ref(), submission_id, *position)
         }
-        EventBody::InputSteered { submission_id, .. }
-        | EventBody::InputDropped { submission_id, .. } => {
+        EventBody::InputSteered { submission_id, .. } => submissions::joined(target, submission_id),
+        EventBody::InputDropped { submission_id, .. } => {
             submissions::settled(target, submission_id)
         }
         EventBody::TurnStarted { submission_id, model, limits } => {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use agentd_protocol::event::{Event, EventBody};
-use agentd_protocol::id::{CallId, ItemId, SessionId, TurnId};
+use agentd_protocol::id::{CallId, ItemId, SessionId, SubmissionId, TurnId};
 use agentd_protocol::item::Item;
 use agentd_protocol::permission::{Prompt, Resolution};
 use agentd_protocol::progress::{DeltaKind, InFlightItem};
@@ -123,6 +123,8 @@ pub struct OpenTurn {
     pub turn_id: TurnId,
     /// What started it.
     pub params: SubmitParams,
+    /// What was steered into it and ends it when its submitter is gone.
+    pub joined: Vec<SubmissionId>,
     /// All its events from `turn.started` on, in order: the turn machine is a fold of them.
     pub events: Vec<Event>,
     /// Text of the item that streamed, as far as it was checkpointed.

@@ -130,7 +130,21 @@ fn future_turn(
     Ok(TurnId::from_unique(uuid::Uuid::now_v7().simple()))
 }
 
-/// An input left its place: it was drained into a turn, or dropped.
+/// An input was drained into a turn. Of one that ends it when its submitter is gone, the parameters
+/// say so.
+pub(super) fn joined(target: Target<'_>, submission_id: &SubmissionId) -> Result<(), Error> {
+    leave(target, submission_id)?;
+    target
+        .conn
+        .prepare_cached(
+            "UPDATE submissions SET params = NULL WHERE session = ?1 AND submission_id = ?2
+             AND params ->> 'on_disconnect' IS NOT 'interrupt'",
+        )?
+        .execute((target.session, submission_id.as_str()))?;
+    Ok(())
+}
+
+/// An input was dropped.
 pub(super) fn settled(target: Target<'_>, submission_id: &SubmissionId) -> Result<(), Error> {
     leave(target, submission_id)?;
     target

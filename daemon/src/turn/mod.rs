@@ -187,6 +187,11 @@ impl Machine {
         std::mem::take(&mut self.steered).into_iter().map(|(id, _)| id).collect()
     }
 
+    /// An input that was steered into the turn is given up before an iteration took it.
+    pub fn forget_steered(&mut self, submission_id: &SubmissionId) {
+        self.steered.retain(|(steered, _)| steered != submission_id);
+    }
+
     /// Usage of the session, this turn included.
     pub fn session_usage(&self) -> Usage {
         self.session_usage

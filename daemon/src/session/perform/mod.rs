@@ -24,7 +24,6 @@ use agentd_protocol::event::{Event, EventBody};
 use agentd_protocol::id::SessionId;
 use futures_util::FutureExt;
 
-use super::Error;
 use super::actor::Actor;
 use super::plan::{Chore, Plan};
 use super::recovery::{Why, system_item};
@@ -53,13 +52,13 @@ impl Actor {
             if let Err(error) = self.commit(&mut plan).await {
                 let error = with_holder(&self.services.store, &self.session_id, error).await;
                 if let Some(answer) = plan.answer {
-                    answer.refuse(Error::from_store(error.clone()));
+                    self.overtaken.failed(answer, &error);
                 }
                 return self.commit_failed(error).await;
             }
             self.follow_settings().await;
         } else if let Some(answer) = plan.answer {
-            answer.give(&self.state.session);
+            answer.give();
         }
         for action in plan.actions {
             self.act(action).await;
@@ -109,7 +108,7 @@ impl Actor {
         let appended = self.services.journal.append(append).await?;
         self.committed(&appended, release, ends_turn);
         if let Some(answer) = plan.answer.take() {
-            answer.give(&self.state.session);
+            answer.give();
         }
         Ok(())
     }
@@ -273,7 +272,7 @@ impl Actor {
     }
 
     /// Tries the store again; the turn that failed with it gets its terminal event.
-    async fn mend(&mut self) {
+    pub(super) async fn mend(&mut self) {
         let Some(cause) = self.broken.take() else { return };
         if let Err(error) = Box::pin(self.take_up(Why::StoreFailed(cause))).await {
             self.broken = Some(error);

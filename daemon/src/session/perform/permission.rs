@@ -29,10 +29,11 @@ impl Actor {
         Policy { mode: self.state.session.permission_mode, rules }
     }
 
-    /// Reads the remembered rules if any changed since they were read.
+    /// Reads the remembered rules if any changed since they were read. Nobody tells of what another
+    /// daemon of a shared store remembers or forgets, so there they are read each time.
     pub(super) async fn refresh_rules(&mut self) {
         let version = self.services.rules_version();
-        if version == self.state.rules_version {
+        if version == self.state.rules_version && !self.services.store.is_shared() {
             return;
         }
         match self.services.store.rules(Some(&self.session_id)).await {

@@ -16,6 +16,7 @@ use crate::session::actor::Actor;
 use crate::session::command::Submitted;
 use crate::session::input::Done;
 use crate::session::plan::Plan;
+use crate::session::state::State;
 use crate::turn::{self, Moment};
 
 /// How long a submitter may be away.
@@ -35,6 +36,31 @@ impl Drop for Attached {
         if let Some(watch) = &self.watch {
             watch.abort();
         }
+    }
+}
+
+impl State {
+    /// Whether the turn is this submission's: it started it, or was taken into it and asked to end
+    /// it when its submitter is gone.
+    pub(in crate::session) fn runs(&self, submission_id: &SubmissionId) -> bool {
+        self.turn.as_ref().is_some_and(|turn| {
+            turn.machine.submission_id() == submission_id || turn.joined.contains(submission_id)
+        })
+    }
+
+    /// Every submission that a turn or a place goes back to, and that is nobody's when its
+    /// submitter is gone.
+    pub(in crate::session) fn on_submitters(&self) -> Vec<SubmissionId> {
+        let turn = self.turn.iter();
+        let joined = turn.clone().flat_map(|turn| turn.joined.iter().cloned());
+        let params =
+            turn.flat_map(|turn| std::iter::once(&turn.params).chain(turn.steered.values()));
+        params
+            .chain(self.queue.iter().map(|queued| &queued.params))
+            .filter(|params| params.on_disconnect == OnDisconnect::Interrupt)
+            .map(|params| params.submission.id.clone())
+            .chain(joined)
+            .collect()
     }
 }
 
@@ -60,17 +86,10 @@ impl Actor {
 
     /// Gives the submitters that a restart lost their time to come back.
     pub(in crate::session) fn miss_submitters(&mut self) {
-        let running = self.state.turn.as_ref().map(|turn| &turn.params);
-        let waiting = self.state.queue.iter().map(|queued| &queued.params);
-        let missed: Vec<_> = running
-            .into_iter()
-            .chain(waiting)
-            .filter(|params| params.on_disconnect == OnDisconnect::Interrupt)
-            .map(|params| params.submission.id.clone())
-            .filter(|submission_id| !self.attached.contains_key(submission_id))
-            .collect();
-        for submission_id in missed {
-            self.look_for_submitter(submission_id, None);
+        for submission_id in self.state.on_submitters() {
+            if !self.attached.contains_key(&submission_id) {
+                self.look_for_submitter(submission_id, None);
+            }
         }
     }
 
@@ -100,18 +119,10 @@ impl Actor {
             return;
         }
         self.attached.remove(submission_id);
-        let runs = self
-            .state
-            .turn
-            .as_ref()
-            .is_some_and(|turn| turn.machine.submission_id() == submission_id);
-        if runs {
+        if self.state.runs(submission_id) {
             let input = turn::Input::Cancel { reason: AbortReason::Disconnected, by: None };
             return self.tell_turn(input, plan, moment);
         }
-        let place = self.state.queue.iter().position(|q| q.params.submission.id == *submission_id);
-        if let Some(place) = place {
-            self.state.drop_queued(plan, place, "disconnected");
-        }
+        self.state.drop_waiting(plan, submission_id, "disconnected");
     }
 }

@@ -9,9 +9,7 @@ use super::{Accepted, Desk};
 use crate::session::Error;
 
 pub(super) fn plan(desk: &mut Desk<'_>, submission_id: &SubmissionId) -> Accepted {
-    let place =
-        desk.state.queue.iter().position(|queued| queued.params.submission.id == *submission_id);
-    let Some(place) = place else {
+    let Some(place) = desk.state.place_of(submission_id) else {
         return Err(Error::InvalidParams {
             field: "submission.op.submission_id".to_owned(),
             message: format!("no input {submission_id} is in the queue"),

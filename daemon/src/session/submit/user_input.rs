@@ -125,6 +125,12 @@ fn queue(desk: &mut Desk<'_>, stopping: bool) -> Accepted {
 fn replace(desk: &mut Desk<'_>, stopping: bool) -> Accepted {
     let (turn_id, params) = may_wait(desk)?;
     desk.accept(Disposition::Replaced, Some(&turn_id));
+    let submission_id = params.submission.id.clone();
+    let earlier = desk.state.turn.as_mut().and_then(|t| t.replaced_by.replace(submission_id));
+    if let Some(earlier) = earlier {
+        // Who replaces last is meant.
+        desk.state.drop_waiting(desk.plan, &earlier, "replaced");
+    }
     // What was steered into the turn stays behind what replaces it.
     desk.state.queue_leftovers(desk.plan, desk.moment);
     desk.state.enqueue(desk.plan, turn_id.clone(), params, true);

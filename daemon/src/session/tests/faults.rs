@@ -29,10 +29,7 @@ async fn a_store_that_fails_under_a_tool_fails_the_turn_once_it_works_again() {
     let op = json!({ "type": "user_input", "content": "think" });
     let refused = house.submit(&session.session_id, "s2", op.clone()).await;
     assert!(matches!(refused, Err(Error::Store(_))), "{refused:?}");
-    let rename = serde_json::from_value(json!({
-        "session_id": session.session_id, "title": "renamed",
-    }));
-    let refused = house.registry.update(rename.expect("parameters")).await;
+    let refused = house.rename(&session.session_id, "renamed").await;
     assert!(matches!(refused, Err(Error::Store(_))), "{refused:?}");
     let now = house.registry.get(&session.session_id).await.expect("the session");
     assert_eq!(now.state, SessionState::Running, "the record is as it was");
@@ -52,6 +49,24 @@ async fn a_store_that_fails_under_a_tool_fails_the_turn_once_it_works_again() {
     assert!(!accepted.replayed);
     let end = eyes.end().await;
     assert_eq!((end.turn_id, end.body.name()), (accepted.turn_id, "turn.completed"));
+}
+
+#[tokio::test]
+async fn a_session_whose_store_failed_is_deleted_as_soon_as_the_store_works() {
+    let (house, tool, _free) = stubborn::house();
+    let session = stubborn::session(&house).await;
+    let mut eyes = house.watch(&session.session_id).await;
+    house.say(&session.session_id, "s1", "run hang").await;
+    eyes.until(|body| matches!(body, EventBody::ToolStarted { .. })).await;
+    fail_appends(&house.store, true).await;
+    tool.release.notify_one();
+    while !matches!(eyes.message().await, StreamMessage::Marker(Marker::StoreFailed { .. })) {}
+    let refused = house.registry.delete(&session.session_id).await;
+    assert!(matches!(refused, Err(Error::Store(_))), "{refused:?}");
+    fail_appends(&house.store, false).await;
+    house.registry.delete(&session.session_id).await.expect("deleted, at once");
+    let gone = house.registry.get(&session.session_id).await;
+    assert!(matches!(gone, Err(Error::SessionNotFound(_))), "{gone:?}");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use agentd_protocol::daemon::{ClientInfo, Role};
@@ -29,7 +30,7 @@ pub(super) struct House {
     pub(super) store: Store,
     pub(super) clock: Clock,
     tools: Tools,
-    dir: TempDir,
+    dir: Arc<TempDir>,
 }
 
 /// A watcher that has read some events and not others.
@@ -42,21 +43,26 @@ pub(super) struct Eyes {
 
 impl House {
     pub(super) fn new() -> Self {
-        Self::with(Clock::system(), Tools::builtin("/nonexistent/agentd".into(), "dmn_1"))
+        Self::with(Clock::system(), builtin())
     }
 
     pub(super) fn with(clock: Clock, tools: Tools) -> Self {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        std::fs::create_dir(dir.path().join("work")).expect("a directory");
-        Self::open(dir, clock, tools)
+        Self::open(Arc::new(ground()), clock, tools, false)
     }
 
-    fn open(dir: TempDir, clock: Clock, tools: Tools) -> Self {
+    /// Two daemons over one state.
+    pub(super) fn pair() -> (Self, Self) {
+        let dir = Arc::new(ground());
+        let one = || Self::open(Arc::clone(&dir), Clock::system(), builtin(), true);
+        (one(), one())
+    }
+
+    fn open(dir: Arc<TempDir>, clock: Clock, tools: Tools, shared: bool) -> Self {
         let sources = config::Sources::default();
         let config = config::Handle::load(sources).expect("the built-in configuration");
         let options = Options {
             synchronous: Synchronous::Normal,
-            shared: false,
+            shared,
             holder: Holder::this_process(uuid::Uuid::new_v4().to_string()),
             lease_ttl: Duration::from_secs(15),
             announcement: String::new(),
@@ -87,7 +93,7 @@ impl House {
         let Self { registry, store, clock, tools, dir } = self;
         drop(registry);
         store.close().await.expect("the store closes");
-        let house = Self::open(dir, clock, tools);
+        let house = Self::open(dir, clock, tools, false);
         house.registry.recover().await.expect("recovery");
         house
     }
@@ -118,10 +124,21 @@ impl House {
         op: Value,
         extra: Value,
     ) -> Result<SubmitResult, Error> {
+        self.submit_as(&caller(1), session_id, id, op, extra).await
+    }
+
+    pub(super) async fn submit_as(
+        &self,
+        caller: &Caller,
+        session_id: &SessionId,
+        id: &str,
+        op: Value,
+        extra: Value,
+    ) -> Result<SubmitResult, Error> {
         let mut params = json!({ "session_id": session_id, "submission": { "id": id, "op": op } });
         merge(&mut params, extra);
         let params: SubmitParams = serde_json::from_value(params).expect("parameters");
-        self.registry.submit(&caller(1), params).await
+        self.registry.submit(caller, params).await
     }
 
     pub(super) async fn say(&self, session_id: &SessionId, id: &str, text: &str) -> SubmitResult {
@@ -161,10 +178,14 @@ impl House {
         Eyes::of(self.registry.subscribe(caller, role, params).await.expect("a subscription"))
     }
 
-    pub(super) async fn rename(&self, session_id: &SessionId, title: &str) {
+    /// Gives the session a title.
+    pub(super) async fn rename(
+        &self,
+        session_id: &SessionId,
+        title: &str,
+    ) -> Result<Session, Error> {
         let params = json!({ "session_id": session_id, "title": title });
-        let params = serde_json::from_value(params).expect("parameters");
-        self.registry.update(params).await.expect("renamed");
+        self.registry.update(serde_json::from_value(params).expect("parameters")).await
     }
 }
 
@@ -173,6 +194,27 @@ pub(super) fn caller(connection: u64) -> Caller {
         client: ClientInfo { name: "test".to_owned(), version: "1".to_owned() },
         connection,
         gone: CancellationToken::new(),
+    }
+}
+
+fn ground() -> TempDir {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    std::fs::create_dir(dir.path().join("work")).expect("a directory");
+    dir
+}
+
+pub(super) fn builtin() -> Tools {
+    Tools::builtin("/nonexistent/agentd".into(), "dmn_1")
+}
+
+/// What a future comes to, while time passes on a manual clock.
+pub(super) async fn passing<T>(clock: &Clock, future: impl Future<Output = T>) -> T {
+    tokio::pin!(future);
+    loop {
+        tokio::select! {
+            done = &mut future => return done,
+            () = tokio::task::yield_now() => clock.advance(Duration::from_millis(10)),
+        }
     }
 }
 

@@ -51,6 +51,17 @@ async fn of_two_answers_at_once_one_wins_and_the_other_is_told() {
 }
 
 #[tokio::test]
+async fn an_update_is_answered_with_the_lease_that_is_held() {
+    let house = House::new();
+    let session = house.session(json!({})).await;
+    let mut eyes = house.watch(&session.session_id).await;
+    house.say(&session.session_id, "s1", "write b.txt with hello").await;
+    eyes.prompt().await;
+    let renamed = house.rename(&session.session_id, "renamed").await.expect("updated");
+    assert!(renamed.lease.is_some(), "{renamed:?}");
+}
+
+#[tokio::test]
 async fn an_unknown_prompt_is_an_error() {
     let house = House::new();
     let reply = house.reply(&"prm_nothing".into(), Decision::Allow).await;

@@ -183,6 +183,29 @@ async fn what_was_steered_stays_behind_what_replaces_its_turn() {
 }
 
 #[tokio::test]
+async fn of_two_inputs_that_replace_a_turn_the_last_is_meant() {
+    let (house, session_id, mut eyes) = hanging().await;
+    deliver(&house, &session_id, "q", "queue").await.expect("queued");
+    deliver(&house, &session_id, "r1", "replace").await.expect("replaced");
+    let last = deliver(&house, &session_id, "r2", "replace").await.expect("replaced");
+    assert_eq!(last.disposition, Disposition::Replaced);
+    eyes.end().await;
+    for id in ["r2", "q"] {
+        assert_eq!(started(&mut eyes).await, id);
+    }
+    eyes.end().await;
+    let dropped = eyes.seen.iter().find_map(|event| match &event.body {
+        EventBody::InputDropped { submission_id, reason } => {
+            Some((submission_id.as_str(), reason.as_str()))
+        }
+        _ => None,
+    });
+    assert_eq!(dropped, Some(("r1", "replaced")), "and whoever sent the first is told");
+    let again = deliver(&house, &session_id, "r1", "replace").await.expect("the first outcome");
+    assert!(again.replayed, "it does not run after all: {again:?}");
+}
+
+#[tokio::test]
 async fn inputs_whose_limits_let_nothing_through_do_not_stop_the_queue() {
     let (house, session_id, mut eyes) = hanging().await;
     for id in ["q1", "q2"] {

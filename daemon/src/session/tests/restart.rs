@@ -6,11 +6,10 @@ use agentd_protocol::permission::Decision;
 use agentd_protocol::session::SessionState;
 use serde_json::json;
 
-use super::house::House;
+use super::house::{House, builtin, passing};
 use super::stubborn;
 use crate::clock::Clock;
 use crate::session::Error;
-use crate::tools::Tools;
 
 #[tokio::test]
 async fn a_turn_that_runs_is_ended_as_shutdown_and_can_be_resumed() {
@@ -79,7 +78,7 @@ async fn tools_work_where_the_session_was_moved_to() {
 #[tokio::test]
 async fn a_submitter_that_does_not_come_back_after_a_restart_is_gone() {
     let clock = Clock::manual();
-    let house = House::with(clock.clone(), Tools::builtin("/nonexistent/agentd".into(), "dmn_1"));
+    let house = House::with(clock.clone(), builtin());
     let session = house.session(json!({})).await;
     let mut eyes = house.watch(&session.session_id).await;
     let op = json!({ "type": "user_input", "content": "write b.txt with hello" });
@@ -87,23 +86,9 @@ async fn a_submitter_that_does_not_come_back_after_a_restart_is_gone() {
     house.submit_with(&session.session_id, "s1", op, extra).await.expect("accepted");
     eyes.prompt().await;
     drop(eyes);
-    let stopping = house.restart();
-    tokio::pin!(stopping);
-    let house = loop {
-        tokio::select! {
-            house = &mut stopping => break house,
-            () = tokio::task::yield_now() => clock.advance(std::time::Duration::from_millis(1)),
-        }
-    };
+    let house = passing(&clock, house.restart()).await;
     let mut eyes = house.watch(&session.session_id).await;
-    let end = eyes.end();
-    tokio::pin!(end);
-    let end = loop {
-        tokio::select! {
-            end = &mut end => break end,
-            () = tokio::task::yield_now() => clock.advance(std::time::Duration::from_millis(10)),
-        }
-    };
+    let end = passing(&clock, eyes.end()).await;
     assert!(
         matches!(end.body, EventBody::TurnAborted { reason: AbortReason::Disconnected, .. }),
         "{end:?}"

@@ -159,7 +159,7 @@ async fn play(moves: Vec<Move>) {
                     let _ = house.reply(&prompt.prompt_id, decision).await;
                 }
             }
-            Move::Rename => house.rename(id, &name).await,
+            Move::Rename => drop(house.rename(id, &name).await.expect("renamed")),
             Move::Settle => tokio::task::yield_now().await,
             Move::Release => tool.release.notify_one(),
         }

@@ -60,7 +60,7 @@ async fn watchers_see_each_other_come_and_go_and_no_number_is_used_for_it() {
     for (connection, name) in many {
         crowd.push(house.watch_as(id, &named(connection, &name), Role::Observer).await);
     }
-    house.rename(id, "other").await;
+    house.rename(id, "other").await.expect("renamed");
     assert_eq!(next(&mut one).await, json!(2), "an event does not wait for it");
     clock.advance(Duration::from_millis(100));
     let told = next(&mut one).await;
@@ -70,7 +70,7 @@ async fn watchers_see_each_other_come_and_go_and_no_number_is_used_for_it() {
     assert!(names[0][0].as_str().is_some_and(|name| name.len() == 64), "{names:?}");
 
     drop((crowd, again));
-    house.rename(id, "third").await;
+    house.rename(id, "third").await.expect("renamed");
     assert_eq!(next(&mut one).await, json!(3));
     clock.advance(Duration::from_millis(100));
     assert_eq!(next(&mut one).await, json!({ "count": 1, "names": [["vim", 1]] }));
@@ -88,7 +88,7 @@ async fn without_progress_only_the_join_says_it() {
     let mut quiet = Eyes::of(watch.unwrap());
     assert_eq!(next(&mut quiet).await, json!({ "count": 1, "names": [["vim", 1]] }));
     let other = house.watch(&session.session_id).await;
-    house.rename(&session.session_id, "other").await;
+    house.rename(&session.session_id, "other").await.expect("renamed");
     assert_eq!(next(&mut quiet).await, json!(2));
     drop(other);
 }
