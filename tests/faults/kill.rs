@@ -2,6 +2,8 @@
 //!
 //! Receives a seed; hands out the promise that a crash broke, if one did.
 
+use std::time::Duration;
+
 use fastrand::Rng;
 use harness::client::input;
 use harness::{Answer, Client, Daemon, ModelServer, wait};
@@ -25,7 +27,12 @@ fn sessions() -> usize {
 fn improvise(body: &Value) -> Answer {
     let messages = body["messages"].as_array().map_or(0, Vec::len);
     match messages % 4 {
-        0 => Answer::saying("I look around.").call("list", &json!({ "path": "." })),
+        // The read starts while the answer still streams.
+        0 => Answer::saying("I look around.")
+            .call("list", &json!({ "path": "." }))
+            .call("read", &json!({ "path": "notes.txt", "limit": messages + 1 }))
+            .pause(Duration::from_millis(120))
+            .text("That is all."),
         1 => Answer::calling(
             "write",
             &json!({ "path": format!("f{messages}.txt"), "content": "x\n" }),
