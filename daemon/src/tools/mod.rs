@@ -217,6 +217,12 @@ pub trait Tool: Send + Sync + 'static {
     /// What would happen, for a person: a diff, a command line. May read files.
     fn preview(&self, arguments: &Value, context: &ToolContext) -> Option<String>;
 
+    /// Why a call would fail whatever a person said, so that nobody is asked for nothing; a text for
+    /// the model. May read files, and tells nothing of them that the model has not read.
+    fn refusal(&self, _arguments: &Value, _context: &ToolContext) -> Option<String> {
+        None
+    }
+
     /// Runs an approved call to its end. Never panics on what it finds in the world.
     fn run<'a>(&'a self, call: &'a ApprovedCall, run: Run) -> BoxFuture<'a, ToolOutput>;
 

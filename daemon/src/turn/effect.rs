@@ -140,6 +140,8 @@ pub enum Judgement {
     Ask(Box<Prompt>),
     /// Refuse it, with this text for the model.
     Deny(String),
+    /// Nobody is asked, since it would fail all the same, for this reason.
+    Fail(String),
     /// Not before the answer is whole: somebody has to be asked.
     Later,
 }

@@ -138,6 +138,10 @@ impl Machine {
                 let text = text::denied(Some(&reason));
                 state.stage = Stage::Finished(Box::new(Outcome::not_run(ToolStatus::Denied, text)));
             }
+            Judgement::Fail(reason) => {
+                let text = format!("Tool failed: {reason}");
+                state.stage = Stage::Finished(Box::new(Outcome::not_run(ToolStatus::Error, text)));
+            }
         }
     }
 

@@ -72,6 +72,31 @@ async fn images_are_seen_and_binaries_are_said() {
     assert_eq!(ok(&output), "[a binary file of 3 bytes; it is not shown]");
 }
 
+/// What would fail is known before anybody is asked, and no content is told that was not read.
+#[tokio::test]
+async fn what_would_fail_is_refused_before_it_is_asked_about() {
+    let ws = Workspace::new();
+    ws.put("a.txt", "one\ntwo\n");
+    let refusal = |tool: &str, arguments: &Value| {
+        ws.prepare(tool, arguments).expect("a call").tool.refusal(arguments, &ws.context)
+    };
+    let write = json!({ "path": "a.txt", "content": "new" });
+    let edit = json!({ "path": "a.txt", "old": "tow", "new": "2" });
+    let said = refusal("write", &write).expect("it was not read");
+    assert!(said.contains("was not read in this session"), "{said}");
+    assert_eq!(refusal("edit", &edit), None, "a person sees why, the model does not");
+    assert_eq!(refusal("write", &json!({ "path": "b.txt", "content": "" })), None);
+    ok(&ws.call("read", &json!({ "path": "a.txt" })).await);
+    assert_eq!(refusal("write", &write), None);
+    let said = refusal("edit", &edit).expect("it is not there");
+    assert!(said.contains("old is not in a.txt"), "{said}");
+    ws.put("a.txt", "somebody else's");
+    for (tool, arguments) in [("write", &write), ("edit", &edit)] {
+        let said = refusal(tool, arguments).expect("it changed");
+        assert!(said.contains("has changed since it was read"), "{tool}: {said}");
+    }
+}
+
 #[tokio::test]
 async fn writing_makes_files_and_directories() {
     let ws = Workspace::new();

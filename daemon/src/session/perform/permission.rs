@@ -9,7 +9,7 @@ use agentd_protocol::id::{CallId, PromptId};
 use agentd_protocol::permission::{Prompt, Resolution, Suggestion};
 use agentd_protocol::submission::OnPrompt;
 
-use crate::permission::Policy;
+use crate::permission::{Policy, Subject, Target};
 use crate::session::actor::Actor;
 use crate::session::input::Done;
 use crate::session::plan::Plan;
@@ -45,7 +45,8 @@ impl Actor {
         }
     }
 
-    /// Makes a prompt; its preview may read files.
+    /// Makes a prompt; its preview may read files. A call that would fail all the same is not asked
+    /// about, as long as saying so tells nothing of what is asked about.
     pub(super) fn prompt(
         &mut self,
         call: PreparedCall,
@@ -75,6 +76,12 @@ impl Actor {
         tracing::debug!(call = %prompt.call_id, reason, "a call is asked about");
         let context = std::sync::Arc::clone(&self.context);
         self.work.ask(call.subject.call_id.clone(), move || {
+            if is_open(&call.subject)
+                && let Some(reason) = call.tool.refusal(&call.subject.arguments, &context)
+            {
+                let (call_id, judgement) = (prompt.call_id, Judgement::Fail(reason));
+                return Done::Judged { call_id, judgement };
+            }
             prompt.preview = call.tool.preview(&call.subject.arguments, &context);
             Done::Asked { call_id: prompt.call_id.clone(), prompt }
         });
@@ -128,6 +135,13 @@ impl Actor {
             self.timers.set(Timer::Expire, Duration::from_millis(wait));
         }
     }
+}
+
+/// Whether a call would touch nothing but what the model may know of anyway.
+fn is_open(subject: &Subject) -> bool {
+    let is_open =
+        |target: &Target| matches!(target, Target::Path { inside: true, guarded: false, .. });
+    subject.targets.iter().all(is_open)
 }
 
 fn resolved(prompt_id: PromptId, decision: Resolution, message: Option<String>) -> Resolved {

@@ -62,6 +62,24 @@ async fn an_update_is_answered_with_the_lease_that_is_held() {
 }
 
 #[tokio::test]
+async fn nobody_is_asked_about_a_write_that_would_fail_all_the_same() {
+    let house = House::new();
+    let session = house.session(json!({})).await;
+    let mut eyes = house.watch(&session.session_id).await;
+    house.write("b.txt", "unread");
+    house.say(&session.session_id, "s1", "write b.txt with hello").await;
+    eyes.end().await;
+    assert!(!eyes.names().contains(&"permission.requested"), "{:?}", eyes.names());
+    let said = serde_json::to_string(&eyes.seen).expect("JSON");
+    assert!(said.contains("Tool failed: b.txt exists and was not read"), "{said}");
+    assert_eq!(house.read("b.txt").as_deref(), Some("unread"));
+    // What nobody may know without being allowed is asked about as before.
+    house.write(".env", "SECRET=1");
+    house.say(&session.session_id, "s2", "write .env with hello").await;
+    eyes.prompt().await;
+}
+
+#[tokio::test]
 async fn an_unknown_prompt_is_an_error() {
     let house = House::new();
     let reply = house.reply(&"prm_nothing".into(), Decision::Allow).await;

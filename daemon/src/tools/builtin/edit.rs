@@ -82,10 +82,24 @@ impl Tool for Edit {
     fn preview(&self, arguments: &Value, context: &ToolContext) -> Option<String> {
         let arguments: Arguments = parse(arguments).ok()?;
         let resolved = path::resolve(&arguments.path, context).ok()?;
-        match edited(&arguments, &resolved.path, context) {
+        let edited = current(&resolved.path, context)
+            .and_then(|content| edited(&arguments, &resolved.path, content, context));
+        match edited {
             Ok(edited) => edited.change.diff,
             Err(reason) => Some(format!("this would fail: {reason}")),
         }
+    }
+
+    fn refusal(&self, arguments: &Value, context: &ToolContext) -> Option<String> {
+        let arguments: Arguments = parse(arguments).ok()?;
+        let resolved = path::resolve(&arguments.path, context).ok()?;
+        let content = match current(&resolved.path, context) {
+            Ok(content) => content,
+            Err(reason) => return Some(reason),
+        };
+        // What is in a file that was not read is not told, not even by what is not.
+        context.files.get(&resolved.path)?;
+        edited(&arguments, &resolved.path, content, context).err()
     }
 
     fn run<'a>(&'a self, call: &'a ApprovedCall, run: Run) -> BoxFuture<'a, ToolOutput> {
@@ -102,7 +116,8 @@ struct Edited {
 fn edit(call: &ApprovedCall, run: &Run) -> Result<ToolOutput, String> {
     let arguments: Arguments = parse(call.arguments())?;
     let path = approved_path(call, PathAccess::Write)?;
-    let Edited { old, new, change } = edited(&arguments, path, &run.context)?;
+    let content = current(path, &run.context)?;
+    let Edited { old, new, change } = edited(&arguments, path, content, &run.context)?;
     run.keep(call, path, Some(&old), Some(&new))?;
     let written = file::replace(path, &old, &new).map_err(|error| error.to_string())?;
     let diff = change.diff.as_deref().unwrap_or_default();
@@ -117,14 +132,25 @@ fn edit(call: &ApprovedCall, run: &Run) -> Result<ToolOutput, String> {
     Ok(result)
 }
 
-/// What the file would be. `Err` is for the model: not there, too often, changed meanwhile.
-fn edited(arguments: &Arguments, path: &Path, context: &ToolContext) -> Result<Edited, String> {
+/// What the file is; refused if it is not as this session saw it.
+fn current(path: &Path, context: &ToolContext) -> Result<Content, String> {
     let shown = path::shown(path, context);
     let content = file::read_whole(path).map_err(|error| error.to_string())?;
     let content = content.ok_or_else(|| format!("{shown} does not exist; use write to make it"))?;
     if context.files.get(path).is_some_and(|seen| seen != content.sha256) {
         return Err(format!("{shown} has changed since it was read; read it again"));
     }
+    Ok(content)
+}
+
+/// What the file would be. `Err` is for the model: the text is not there, or too often.
+fn edited(
+    arguments: &Arguments,
+    path: &Path,
+    content: Content,
+    context: &ToolContext,
+) -> Result<Edited, String> {
+    let shown = path::shown(path, context);
     let mark = if content.has_bom() { BOM.len() } else { 0 };
     let (bom, text) = content.bytes.split_at(mark);
     let old = arguments.old.strip_prefix('\u{FEFF}').unwrap_or(&arguments.old);

@@ -7,6 +7,7 @@
 //! Receives calls through `builtin`; hands back what changed.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use agentd_protocol::event::ChangeKind;
 use agentd_protocol::permission::Risk;
@@ -75,6 +76,12 @@ impl Tool for Write {
         change.diff.or_else(|| Some(format!("{} bytes, too many to show", new.len())))
     }
 
+    fn refusal(&self, arguments: &Value, context: &ToolContext) -> Option<String> {
+        let Arguments { path, .. } = parse(arguments).ok()?;
+        let resolved = path::resolve(&path, context).ok()?;
+        old(&resolved.path, context).err()
+    }
+
     fn run<'a>(&'a self, call: &'a ApprovedCall, run: Run) -> BoxFuture<'a, ToolOutput> {
         on_a_thread(call, run, write)
     }
@@ -84,20 +91,7 @@ fn write(call: &ApprovedCall, run: &Run) -> Result<ToolOutput, String> {
     let Arguments { content, .. } = parse(call.arguments())?;
     let path = approved_path(call, PathAccess::Write)?;
     let shown = path::shown(path, &run.context);
-    let old = file::read_whole(path).map_err(|error| error.to_string())?;
-    if let Some(old) = &old {
-        match run.context.files.get(path) {
-            None => {
-                return Err(format!(
-                    "{shown} exists and was not read in this session; read it first"
-                ));
-            }
-            Some(seen) if seen != old.sha256 => {
-                return Err(format!("{shown} has changed since it was read; read it again"));
-            }
-            Some(_) => {}
-        }
-    }
+    let old = old(path, &run.context)?;
     let new = bytes_to_write(&content, old.as_ref());
     run.keep(call, path, old.as_ref(), Some(&new))?;
     let written = match &old {
@@ -113,6 +107,20 @@ fn write(call: &ApprovedCall, run: &Run) -> Result<ToolOutput, String> {
     result.seen = vec![FileSeen { path: path.to_owned(), sha256: written.sha256 }];
     result.changes = vec![change];
     Ok(result)
+}
+
+/// What is there, if anything is, which this session has seen as it is.
+fn old(path: &Path, context: &ToolContext) -> Result<Option<Content>, String> {
+    let old = file::read_whole(path).map_err(|error| error.to_string())?;
+    let Some(content) = &old else { return Ok(None) };
+    let shown = path::shown(path, context);
+    match context.files.get(path) {
+        None => Err(format!("{shown} exists and was not read in this session; read it first")),
+        Some(seen) if seen != content.sha256 => {
+            Err(format!("{shown} has changed since it was read; read it again"))
+        }
+        Some(_) => Ok(old),
+    }
 }
 
 fn bytes_to_write<'a>(content: &'a str, old: Option<&Content>) -> Cow<'a, [u8]> {
