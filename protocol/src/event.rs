@@ -17,7 +17,7 @@ use crate::id::{
     CallId, ItemId, MemoryId, ProcessId, PromptId, SessionId, SkillId, SubmissionId, TurnId,
 };
 use crate::item::{Content, Item, ToolStatus};
-use crate::permission::{By, Prompt, Resolution, Risk, Rule, Scope};
+use crate::permission::{By, PermissionMode, Prompt, Resolution, Risk, Rule, Scope};
 use crate::session::{Limits, Session, SessionState, Usage};
 use crate::submission::Disposition;
 use crate::time::Time;
@@ -79,6 +79,9 @@ pub enum EventBody {
         /// From 1.
         index: u32,
         limit: u32,
+        /// In force for the calls of this iteration.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        permission_mode: Option<PermissionMode>,
     },
     #[serde(rename = "item.started")]
     ItemStarted {

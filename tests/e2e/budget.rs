@@ -2,7 +2,7 @@
 //!
 //! Receives the harness; hands out totals and how turns ended.
 
-use harness::Answer;
+use harness::{Answer, Gate};
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, end_of, of_type, said, statuses};
@@ -92,15 +92,48 @@ async fn usage_and_cost_add_up() {
     scene.check().await;
 }
 
-/// A cost limit for a model without a known price is refused at submit.
+/// A cost limit for a model without a known price is refused, of a turn and of a session, whoever
+/// sets it, and whether the limit is there first or the model.
 #[tokio::test]
 async fn a_cost_limit_needs_a_price() {
-    let mut scene = Scene::start("").await;
+    let price = "[providers.test.models.priced]\nprice = { input = 1.0, output = 2.0 }\n";
+    let mut scene = Scene::start(price).await;
+    let configure = async |scene: &mut Scene, id: &str, op: Value| {
+        let mut op = op;
+        op["type"] = json!("configure");
+        let submission = json!({ "id": id, "op": op });
+        let params = json!({ "session_id": scene.session, "submission": submission });
+        scene.client.try_call("session/submit", params).await
+    };
+    let refused = |answer: Result<Value, Value>, limit: &str| {
+        let error = answer.expect_err("there is no price");
+        assert!(error["message"].as_str().unwrap().contains("price of test/model"), "{error}");
+        assert_eq!(error["data"]["field"], format!("limits.{limit}"), "{error}");
+    };
+    for limit in ["max_cost_usd", "max_session_cost_usd"] {
+        let mut params = harness::client::input(&scene.session, "s1", "Hi.");
+        params["limits"] = json!({ limit: 1.0 });
+        refused(scene.client.try_call("session/submit", params).await, limit);
+        refused(configure(&mut scene, "c1", json!({ "limits": { limit: 1.0 } })).await, limit);
+    }
+    assert_eq!(scene.model.asked().len(), 0);
+
+    // The running turn's own limit, then the session's.
+    configure(&mut scene, "c1", json!({ "model": "test/priced" })).await.expect("it is free");
+    let gate = Gate::new();
+    scene.model.push(Answer::saying("Hi.").wait(&gate));
     let mut params = harness::client::input(&scene.session, "s1", "Hi.");
     params["limits"] = json!({ "max_cost_usd": 1.0 });
-    let error = scene.client.try_call("session/submit", params).await.unwrap_err();
-    assert!(error["message"].as_str().unwrap().contains("price"), "{error}");
-    assert_eq!(scene.model.asked().len(), 0);
+    scene.client.call("session/submit", params).await;
+    gate.reached().await;
+    refused(configure(&mut scene, "c2", json!({ "model": "test/model" })).await, "max_cost_usd");
+    gate.open();
+    assert_eq!(end_of(&scene.end().await), "turn.completed");
+    let limits = json!({ "limits": { "max_session_cost_usd": 1.0 } });
+    configure(&mut scene, "c3", limits).await.expect("it has a price");
+    let unpriced = configure(&mut scene, "c4", json!({ "model": "test/model" })).await;
+    refused(unpriced, "max_session_cost_usd");
+    scene.check().await;
 }
 
 /// An answer without text and calls is asked for once more, by a note that is stored.

@@ -131,25 +131,37 @@ async fn a_replaced_turn_gives_way_at_once() {
     scene.check().await;
 }
 
-/// A mode that was changed while the answer streamed holds for the calls of that answer.
+/// A mode that was changed while the answer streamed does not hold for the calls of that answer, not
+/// even after a restart, but for those of the next.
 #[tokio::test]
-async fn a_mode_is_in_force_from_the_next_judgement() {
+async fn a_mode_is_in_force_from_the_next_iteration() {
     let mut scene = Scene::start("").await;
     let gate = Gate::new();
     let write = |name: &str| json!({ "path": name, "content": "x\n" });
-    scene.model.push(Answer::saying("Writing").wait(&gate).text(".").call("write", &write("a")));
-    scene.model.push(Answer::calling("write", &write("b")));
+    let both = Answer::saying("Writing").wait(&gate).text(".");
+    scene.model.push(both.call("write", &write("a")).call("write", &write("b")));
+    scene.model.push(Answer::calling("write", &write("c")));
     scene.model.push(Answer::saying("Done."));
-    scene.submit("s1", "Write a and b.").await;
+    scene.submit("s1", "Write a, b and c.").await;
     gate.reached().await;
     let configure = json!({ "type": "configure", "permission_mode": "auto-edit" });
     assert_eq!(scene.op("c1", configure).await["disposition"], "applied");
     gate.open();
+    let first = scene.until("permission.requested").await["prompt"].clone();
+    assert_eq!(scene.state().await["permission_mode"], "auto-edit");
+    scene.crash().await;
+    scene.until("permission.requested").await;
+    scene.reply(&first, json!({ "decision": "allow" })).await;
+    let second = scene.until("permission.requested").await["prompt"].clone();
+    scene.reply(&second, json!({ "decision": "allow" })).await;
     let seen = scene.end().await;
     assert_eq!(end_of(&seen), "turn.completed");
     assert_eq!(of_type(&seen, "permission.requested").len(), 0);
-    assert_eq!(statuses(&seen), ["ok", "ok"]);
-    assert_eq!(scene.state().await["permission_mode"], "auto-edit");
+    let log = scene.client.events(&scene.session).await;
+    assert_eq!(statuses(&log), ["ok", "ok", "ok"]);
+    let modes: Vec<_> =
+        of_type(&log, "iteration.started").iter().map(|event| &event["permission_mode"]).collect();
+    assert_eq!(modes, ["ask", "auto-edit", "auto-edit"]);
     scene.check().await;
 }
 

@@ -188,6 +188,7 @@ impl State {
             window: facts.context_window.unwrap_or(0),
             compacts: matches!(params.submission.op, Op::Compact {}),
             limits: params.limits.unwrap_or_default().or(self.session.limits),
+            permission_mode: self.session.permission_mode,
             session_usage: self.usage,
             next_index: self.next_index,
         }

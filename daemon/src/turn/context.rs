@@ -159,16 +159,16 @@ impl Machine {
         self.ask_again(moment);
     }
 
-    /// Asks for a summary, if the budget has room for it. It is no iteration.
     fn compact(&mut self, moment: &mut Moment) {
+        self.ask_for_summary(moment.item_id(), 1);
+    }
+
+    /// Asks for a summary, if the budget has room for it. It is no iteration.
+    pub(super) fn ask_for_summary(&mut self, item_id: ItemId, attempt: u32) {
         let totals = brakes::Totals { iterations: 0, ..self.brake_totals() };
         if let Verdict::Stop(limit, scope) = brakes::before_request(&self.limits, &totals) {
             return self.exhaust(limit, scope);
         }
-        self.summarize(moment.item_id(), 1);
-    }
-
-    pub(super) fn summarize(&mut self, item_id: ItemId, attempt: u32) {
         self.emit(EventBody::ItemStarted { item_id, role: Role::Marker, attempt });
         if let Phase::Streaming(Stream { purpose: Purpose::Summary { narrowed, .. }, .. }) =
             self.phase
@@ -246,7 +246,7 @@ impl Machine {
         let (item_id, attempt) = (stream.item_id.clone(), stream.attempt);
         self.add_broken_usage();
         self.reset(item_id, attempt);
-        self.summarize(moment.item_id(), 1);
+        self.ask_for_summary(moment.item_id(), 1);
     }
 
     /// The view stays as it was. Where the request may fit all the same, it is sent.
@@ -292,14 +292,12 @@ impl Machine {
 
     /// The iteration's request once more, under an item of its own, if the budget still has room.
     fn ask_again(&mut self, moment: &mut Moment) {
-        let totals = self.brake_totals();
-        let totals = brakes::Totals { iterations: totals.iterations.saturating_sub(1), ..totals };
-        match brakes::before_request(&self.limits, &totals) {
+        match self.before_another() {
             Verdict::Stop(limit, scope) => return self.exhaust(limit, scope),
-            Verdict::Last(limit, scope) if self.last_step.is_none() => {
+            Verdict::Last(limit, scope) => {
                 self.note(text::last_step_notice(limit, scope), moment);
             }
-            Verdict::Last(..) | Verdict::Go => {}
+            Verdict::Go => {}
         }
         self.book(moment.item_id(), 1);
     }

@@ -6,7 +6,7 @@ use agentd_protocol::event::Resolved;
 use agentd_protocol::event::{AbortReason, EventBody, RetryCause, TurnError};
 use agentd_protocol::id::{CallId, ItemId, SubmissionId, TurnId};
 use agentd_protocol::item::{Origin, Part};
-use agentd_protocol::permission::{By, Prompt};
+use agentd_protocol::permission::{By, PermissionMode, Prompt};
 use agentd_protocol::progress::{DeltaKind, Progress};
 use agentd_protocol::session::{Limits, Usage};
 use serde_json::Value;
@@ -32,6 +32,8 @@ pub struct Start {
     pub compacts: bool,
     /// The limits in force: the submission's over the session's.
     pub limits: Limits,
+    /// The session's permission mode.
+    pub permission_mode: PermissionMode,
     /// The session's usage so far.
     pub session_usage: Usage,
     /// The index that the next item gets.
@@ -76,6 +78,8 @@ pub enum Input {
     Steered { submission_id: SubmissionId, content: Vec<Part> },
     /// Other limits from the next iteration on.
     Limits(Limits),
+    /// Another permission mode from the next iteration on.
+    PermissionMode(PermissionMode),
     /// Another model, with its window in tokens, from the next iteration on.
     Model { model: String, window: u64 },
     /// What no commit holds yet has waited long enough.

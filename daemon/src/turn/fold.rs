@@ -50,6 +50,8 @@ impl Machine {
             batch: Batch::default(),
             guard: Guard::default(),
             limits: start.limits,
+            mode: start.permission_mode,
+            next_mode: start.permission_mode,
             iterations: 0,
             usage: Usage::default(),
             session_usage: start.session_usage,
@@ -100,7 +102,10 @@ impl Machine {
     /// Takes an event of this turn into account.
     pub(super) fn apply(&mut self, body: &EventBody) {
         match body {
-            EventBody::IterationStarted { index, .. } => self.fold_iteration(*index),
+            EventBody::IterationStarted { index, permission_mode, .. } => {
+                self.mode = permission_mode.unwrap_or(self.next_mode);
+                self.fold_iteration(*index);
+            }
             EventBody::ItemStarted { item_id, role: Role::Marker, attempt } => {
                 self.fold_summary(item_id, *attempt);
             }

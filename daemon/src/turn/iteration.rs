@@ -16,9 +16,9 @@ use serde_json::Value;
 use super::brakes::{self, Totals, Verdict};
 use super::calls::{Outcome, Stage};
 use super::duplicate::Key;
-use super::effect::{Action, Opening, Record, Retry};
+use super::effect::{Action, Opening, Record};
 use super::stream::Stream;
-use super::{Ending, Machine, Moment, Phase, text};
+use super::{Machine, Moment, Phase, text};
 
 /// Iterations in a row whose calls were all refused, after which a turn makes no progress.
 const MAX_REFUSED_IN_A_ROW: u32 = 3;
@@ -52,9 +52,20 @@ impl Machine {
     }
 
     pub(super) fn record_item_as(&mut self, item_id: ItemId, body: ItemBody, moment: &Moment) {
+        self.record_item_at(item_id, self.next_index, body, moment);
+    }
+
+    /// Records an item in the place that was booked for it.
+    pub(super) fn record_item_at(
+        &mut self,
+        item_id: ItemId,
+        index: u64,
+        body: ItemBody,
+        moment: &Moment,
+    ) {
         let item = Item {
             item_id,
-            index: self.next_index,
+            index,
             turn_id: self.turn_id.clone(),
             created_at: moment.now,
             hidden_by: None,
@@ -82,6 +93,7 @@ impl Machine {
         self.emit(EventBody::IterationStarted {
             index: self.iterations + 1,
             limit: self.limits.max_iterations.unwrap_or(brakes::DEFAULT_MAX_ITERATIONS),
+            permission_mode: Some(self.next_mode),
         });
         self.book(moment.item_id(), 1);
     }
@@ -120,15 +132,7 @@ impl Machine {
                 submission_id: Some(submission_id.clone()),
             };
             let item_id = moment.item_id();
-            let item = Item {
-                item_id: item_id.clone(),
-                index: self.next_index,
-                turn_id: self.turn_id.clone(),
-                created_at: moment.now,
-                hidden_by: None,
-                body,
-            };
-            self.emit(EventBody::MessageCompleted { item: Box::new(item) });
+            self.record_item_as(item_id.clone(), body, moment);
             self.emit(EventBody::InputSteered { submission_id, item_id });
         }
     }
@@ -219,15 +223,8 @@ impl Machine {
         moment: &Moment,
     ) {
         let (usage, context_tokens) = (answer.usage, stream.context_tokens());
-        let item = Item {
-            item_id: stream.item_id.clone(),
-            index: stream.index,
-            turn_id: self.turn_id.clone(),
-            created_at: moment.now,
-            hidden_by: None,
-            body: ItemBody::Assistant(answer),
-        };
-        self.emit(EventBody::MessageCompleted { item: Box::new(item) });
+        let item_id = stream.item_id.clone();
+        self.record_item_at(item_id, stream.index, ItemBody::Assistant(answer), moment);
         self.add_usage(usage, context_tokens);
     }
 
@@ -308,49 +305,6 @@ impl Machine {
         }
         self.note(text::RECHECK, moment);
         self.next_iteration(moment);
-    }
-
-    pub(super) fn stream_broken(
-        &mut self,
-        error: TurnError,
-        retry: Option<Retry>,
-        moment: &mut Moment,
-    ) {
-        let Phase::Streaming(stream) = &self.phase else { return };
-        let retry = match retry {
-            Some(retry) => retry,
-            None if stream.is_summary() => return self.summary_broken(error, moment),
-            None => return self.cut_off(Ending::Failed(error)),
-        };
-        let (item_id, attempt) = (stream.item_id.clone(), stream.attempt);
-        self.add_broken_usage();
-        // Also where only the booked item was recorded: a watcher has to know which attempt counts.
-        self.reset(item_id, attempt);
-        self.emit(EventBody::RetryScheduled {
-            attempt: attempt + 1,
-            max_attempts: retry.max_attempts,
-            delay_ms: retry.delay_ms,
-            cause: retry.cause,
-        });
-        self.act(Action::WaitRetry { delay_ms: retry.delay_ms });
-    }
-
-    /// Takes an attempt back. What its calls that started early come to is thrown away.
-    pub(super) fn reset(&mut self, item_id: ItemId, attempt: u32) {
-        let discarded: Vec<_> = self.batch.calls().map(|call| call.call_id.clone()).collect();
-        if !discarded.is_empty() {
-            self.act(Action::Discard { calls: discarded.clone() });
-        }
-        self.emit(EventBody::MessageReset { item_id, attempt, discarded });
-    }
-
-    pub(super) fn retry_due(&mut self) {
-        let Phase::RetryWait(stream) = &self.phase else { return };
-        let (item_id, attempt) = (stream.item_id.clone(), stream.attempt + 1);
-        if stream.is_summary() {
-            return self.summarize(item_id, attempt);
-        }
-        self.book(item_id, attempt);
     }
 
     /// Does whatever follows by itself from where the turn is: records results in order, lets

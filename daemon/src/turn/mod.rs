@@ -17,6 +17,7 @@
 //!
 //! Receives inputs from `session`; hands records and actions to it.
 
+mod attempt;
 mod brakes;
 mod calls;
 mod close;
@@ -36,7 +37,7 @@ mod tests;
 use agentd_protocol::event::{AbortReason, Limit, LimitScope, TurnError, TurnTotals};
 use agentd_protocol::id::{CallId, SubmissionId, TurnId};
 use agentd_protocol::item::Part;
-use agentd_protocol::permission::By;
+use agentd_protocol::permission::{By, PermissionMode};
 use agentd_protocol::session::{Limits, Usage};
 
 pub use self::brakes::DEFAULT_MAX_ITERATIONS;
@@ -102,6 +103,9 @@ pub struct Machine {
     batch: Batch,
     guard: Guard,
     limits: Limits,
+    /// The permission mode of this iteration, and of the next one.
+    mode: PermissionMode,
+    next_mode: PermissionMode,
     /// Model requests started, without retries.
     iterations: u32,
     usage: Usage,
@@ -145,6 +149,11 @@ impl Machine {
     /// The model that answers in this iteration, `provider/name`.
     pub fn model(&self) -> &str {
         &self.model
+    }
+
+    /// What the calls of this iteration are judged by.
+    pub fn permission_mode(&self) -> PermissionMode {
+        self.mode
     }
 
     /// Whether its terminal event is out.

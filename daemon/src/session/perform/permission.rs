@@ -26,7 +26,11 @@ impl Actor {
     pub(super) fn policy(&self) -> Policy {
         let mut rules = self.services.configured_rules();
         rules.extend(self.state.rules.iter().cloned());
-        Policy { mode: self.state.session.permission_mode, rules }
+        let mode = match &self.state.turn {
+            Some(turn) => turn.machine.permission_mode(),
+            None => self.state.session.permission_mode,
+        };
+        Policy { mode, rules }
     }
 
     /// Reads the remembered rules if any changed since they were read. Nobody tells of what another

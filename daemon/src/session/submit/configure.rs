@@ -47,7 +47,7 @@ pub(super) fn plan(
                 .to_owned(),
         });
     }
-    let facts = check_model(desk, &session)?;
+    let facts = check_model(desk, &session, &changed)?;
     let turn_id = desk.state.active_turn().cloned();
     desk.accept(Disposition::Applied, turn_id.as_ref());
     let limits = limits.map(|_| session.limits);
@@ -57,7 +57,7 @@ pub(super) fn plan(
     {
         desk.plan.event(EventBody::Warning {
             code: "mode_full".to_owned(),
-            message: "every call now runs without being asked about".to_owned(),
+            message: "from the next step on every call runs without being asked about".to_owned(),
         });
     }
     desk.plan.event(EventBody::SessionUpdated { session, changed });
@@ -66,6 +66,9 @@ pub(super) fn plan(
         let limits = turn.params.limits.unwrap_or_default().or(limits);
         desk.tell_turn(Input::Limits(limits));
     }
+    if let Some(mode) = permission_mode {
+        desk.tell_turn(Input::PermissionMode(mode));
+    }
     if let Some(model) = model {
         let window = facts.context_window.unwrap_or(0);
         desk.tell_turn(Input::Model { model, window });
@@ -73,9 +76,21 @@ pub(super) fn plan(
     Ok((Disposition::Applied, turn_id))
 }
 
-fn check_model(desk: &Desk<'_>, session: &Session) -> Result<ModelFacts, Error> {
-    let Some(model) = &session.model else { return Ok(ModelFacts::default()) };
-    let facts = desk.services.providers().get(model).map_err(Error::from_select)?.facts;
-    check_price(model, &facts, &session.limits)?;
+/// The model that there will be, which has to be there and to have a price where money is limited:
+/// by the session or by what started the running turn.
+fn check_model(
+    desk: &Desk<'_>,
+    session: &Session,
+    changed: &[String],
+) -> Result<ModelFacts, Error> {
+    if !changed.iter().any(|field| field == "model" || field == "limits") {
+        return Ok(ModelFacts::default());
+    }
+    let providers = desk.services.providers();
+    let model = session.model.as_deref().or(providers.default_model());
+    let Some(model) = model else { return Ok(ModelFacts::default()) };
+    let facts = providers.get(model).map_err(Error::from_select)?.facts;
+    let of_turn = desk.state.turn.as_ref().and_then(|turn| turn.params.limits);
+    check_price(model, &facts, &of_turn.unwrap_or_default().or(session.limits))?;
     Ok(facts)
 }

@@ -3,7 +3,7 @@
 use agentd_protocol::event::{Event, EventBody, Resolved, TurnError, TurnErrorCode};
 use agentd_protocol::id::{CallId, ItemId, PromptId, SessionId, TurnId};
 use agentd_protocol::item::{Origin, Part, ToolStatus};
-use agentd_protocol::permission::{Prompt, Resolution, Risk};
+use agentd_protocol::permission::{PermissionMode, Prompt, Resolution, Risk};
 use agentd_protocol::progress::{DeltaKind, InFlightItem};
 use agentd_protocol::session::{Limits, Usage};
 use agentd_protocol::submission::Submission;
@@ -18,6 +18,7 @@ use crate::turn::{
 pub(super) struct Rig {
     pub(super) machine: Machine,
     pub(super) limits: Limits,
+    pub(super) mode: PermissionMode,
     /// Everything committed.
     pub(super) events: Vec<Event>,
     pub(super) in_flight: Option<InFlightItem>,
@@ -30,7 +31,7 @@ pub(super) struct Rig {
     pub(super) passed_ms: u64,
 }
 
-fn start(limits: Limits, compacts: bool) -> Start {
+fn start(limits: Limits, permission_mode: PermissionMode, compacts: bool) -> Start {
     let submission: Submission =
         serde_json::from_value(json!({"id": "s1", "op": {"type": "resume"}})).expect("an op");
     Start {
@@ -41,6 +42,7 @@ fn start(limits: Limits, compacts: bool) -> Start {
         window: 1_000,
         compacts,
         limits,
+        permission_mode,
         session_usage: Usage::default(),
         next_index: 1,
     }
@@ -67,8 +69,9 @@ impl Rig {
     fn bare(limits: Limits, compacts: bool) -> Self {
         let moment = Moment::new(Time::from_unix_millis(10), 10, "m0".to_owned());
         Self {
-            machine: Machine::new(start(limits, compacts), &moment),
+            machine: Machine::new(start(limits, PermissionMode::Ask, compacts), &moment),
             limits,
+            mode: PermissionMode::Ask,
             events: Vec::new(),
             in_flight: None,
             open: Vec::new(),
@@ -156,7 +159,8 @@ impl Rig {
             steered: Vec::new(),
             next_model: None,
         };
-        Machine::restore(start(self.limits, self.machine.compacts()), found, &self.reading("r"))
+        let start = start(self.limits, self.mode, self.machine.compacts());
+        Machine::restore(start, found, &self.reading("r"))
     }
 
     /// Dies and starts again.

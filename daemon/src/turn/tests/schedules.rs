@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use agentd_protocol::event::{AbortReason, EventBody, RetryCause, TurnError, TurnErrorCode};
 use agentd_protocol::item::{ItemBody, Part, ToolStatus};
-use agentd_protocol::permission::Resolution;
+use agentd_protocol::permission::{PermissionMode, Resolution};
 use agentd_protocol::session::{Limits, Usage};
 use proptest::prelude::*;
 use serde_json::json;
@@ -34,6 +34,7 @@ enum Move {
     Checkpoint,
     Cancel,
     Limits(u32),
+    Mode(bool),
 }
 
 const NAMES: [&str; 7] = ["read", "write", "ask_read", "ask_write", "no_read", "no_write", "bad"];
@@ -54,6 +55,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::Checkpoint),
         1 => Just(Move::Cancel),
         1 => (1u32..6).prop_map(Move::Limits),
+        1 => any::<bool>().prop_map(Move::Mode),
     ];
     prop::collection::vec(one, 1..80)
 }
@@ -111,6 +113,10 @@ fn play(rig: &mut Rig, step: usize, played: &Move) {
         Move::Limits(max_iterations) => {
             rig.limits.max_iterations = Some(*max_iterations);
             rig.tell(Input::Limits(rig.limits));
+        }
+        Move::Mode(full) => {
+            rig.mode = if *full { PermissionMode::Full } else { PermissionMode::Plan };
+            rig.tell(Input::PermissionMode(rig.mode));
         }
     }
 }
@@ -240,8 +246,10 @@ fn essence(machine: &Machine) -> String {
         })
         .collect();
     format!(
-        "{phase} {calls:?} {} {:?} {} {:?} {:?} {:?} {:?} {} {} {} {} {} {} {} {} {} {}",
+        "{phase} {calls:?} {} {:?} {:?} {:?} {} {:?} {:?} {:?} {:?} {} {} {} {} {} {} {} {} {} {}",
         machine.model,
+        machine.mode,
+        machine.next_mode,
         machine.limits,
         machine.iterations,
         machine.usage,

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use agentd_protocol::event::{AbortReason, RetryCause, TurnError, TurnErrorCode};
 use agentd_protocol::id::CallId;
 use agentd_protocol::item::{Part, ToolStatus};
-use agentd_protocol::permission::Resolution;
+use agentd_protocol::permission::{PermissionMode, Resolution};
 use agentd_protocol::progress::DeltaKind;
 use agentd_protocol::session::{Limits, Usage};
 use serde_json::json;
@@ -133,6 +133,10 @@ fn inputs(call_id: &CallId) -> Vec<(&'static str, Input)> {
         ("prepared", Input::Prepared { call_id: call_id(), traits: Ok(traits) }),
         ("not understood", Input::Prepared { call_id: call_id(), traits: Err("why".to_owned()) }),
         ("judged", Input::Judged { call_id: call_id(), judgement: Judgement::Allow }),
+        (
+            "judged to fail",
+            Input::Judged { call_id: call_id(), judgement: Judgement::Fail("why".to_owned()) },
+        ),
         ("judged too early", Input::Judged { call_id: call_id(), judgement: Judgement::Later }),
         (
             "finished",
@@ -149,6 +153,7 @@ fn inputs(call_id: &CallId) -> Vec<(&'static str, Input)> {
             },
         ),
         ("limits", Input::Limits(Limits::default())),
+        ("mode", Input::PermissionMode(PermissionMode::Plan)),
         ("model", Input::Model { model: "other/one".to_owned(), window: 1 }),
         ("checkpoint due", Input::CheckpointDue),
         ("cancel", Input::Cancel { reason: AbortReason::Interrupted, by: None }),

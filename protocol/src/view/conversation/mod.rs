@@ -201,7 +201,7 @@ impl View {
                     usage: Usage::default(),
                 });
             }
-            EventBody::IterationStarted { index, limit } => {
+            EventBody::IterationStarted { index, limit, .. } => {
                 self.retry = None;
                 if let Some(turn) = &mut self.turn {
                     turn.iteration = Some((*index, *limit));
