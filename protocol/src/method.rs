@@ -24,9 +24,10 @@ use crate::permission::{
 };
 use crate::question::{QuestionListParams, QuestionListResult, QuestionReplyParams};
 use crate::session::{
-    CreateParams, DeleteResult, EventsParams, EventsResult, ExportParams, ExportResult, ForkParams,
-    ImportParams, ItemsParams, ItemsResult, ListParams, ListResult, SearchParams, SearchResult,
-    Session, SessionParams, SubscribeParams, UnsubscribeResult, UpdateParams,
+    CreateParams, DeleteResult, EventsParams, EventsResult, ExportFileParams, ExportFileResult,
+    ExportParams, ExportResult, ForkParams, ImportFileParams, ImportParams, ItemsParams,
+    ItemsResult, ListParams, ListResult, SearchParams, SearchResult, Session, SessionParams,
+    SubscribeParams, UnsubscribeResult, UpdateParams,
 };
 use crate::submission::{SubmitParams, SubmitResult};
 
@@ -140,6 +141,10 @@ methods! {
     SessionExport = "session/export", ExportParams => ExportResult, Observer, "export";
     /// A session from an exported document.
     SessionImport = "session/import", ImportParams => Session, Controller, "import";
+    /// The session's document into a file, however large it is.
+    SessionExportFile = "session/export_file", ExportFileParams => ExportFileResult, Controller, "export";
+    /// A session from a file with an exported document, however large it is.
+    SessionImportFile = "session/import_file", ImportFileParams => Session, Controller, "import";
     /// Search titles and items.
     SessionSearch = "session/search", SearchParams => SearchResult, Observer, "search";
     /// Change a session: the only way to do so.

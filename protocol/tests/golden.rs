@@ -128,6 +128,7 @@ fn requests_and_results() {
         Initialize RpcDiscover GetDaemonStatus GetDaemonConfig DaemonCheck DaemonBackup DaemonReload DaemonShutdown
         DaemonSubscribe DaemonUnsubscribe SessionCreate SessionList SessionGet SessionUpdate
         SessionDelete SessionFork SessionItems SessionEvents SessionExport SessionImport
+        SessionExportFile SessionImportFile
         SessionSearch SessionSubmit SessionSubscribe SessionUnsubscribe SessionTakeover
         PermissionList ReplyPermission PermissionRules PermissionForget QuestionList QuestionReply
         ModelList ToolList SkillList SkillAccept SkillReject MemoryList MemoryAdd MemoryAccept

@@ -7,6 +7,63 @@ use harness::Daemon;
 use harness::client::is_turn_end;
 use serde_json::{Value, json};
 
+/// A document that no message holds goes by way of a file.
+#[tokio::test]
+async fn a_document_may_be_larger_than_a_message() {
+    let daemon = Daemon::start("[server]\nmax_message_bytes = 65536\n").await;
+    let mut client = daemon.client().await;
+    let params = json!({ "cwd": daemon.work_dir(), "model": "demo/demo" });
+    let session = client.call("session/create", params).await["session_id"].take();
+    let id = session.as_str().unwrap();
+    client.subscribe(id, Some(0)).await;
+    for turn in ["s1", "s2"] {
+        client.submit(id, turn, &"words ".repeat(6_000)).await;
+        client.watch_until(is_turn_end).await;
+    }
+    let params = json!({ "session_id": session, "format": "json" });
+    let refused = client.try_call("session/export", params).await.unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("session/export_file"), "{refused}");
+
+    let path = daemon.path("long.json");
+    let params = json!({ "session_id": session, "format": "json", "path": path });
+    let made = client.call("session/export_file", params.clone()).await;
+    let meta = std::fs::metadata(&path).unwrap();
+    assert_eq!(
+        (made["bytes"].as_u64(), meta.permissions().mode() & 0o777),
+        (Some(meta.len()), 0o600)
+    );
+    let refused = client.try_call("session/export_file", params).await.unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("exists"), "it is not overwritten");
+
+    let params = json!({ "path": path, "key": "k" });
+    let imported = client.call("session/import_file", params.clone()).await;
+    assert_eq!(
+        imported["item_count"],
+        client.call("session/get", json!({ "session_id": session })).await["item_count"]
+    );
+    assert_eq!(
+        client.call("session/import_file", params).await["session_id"],
+        imported["session_id"]
+    );
+    let id = imported["session_id"].as_str().unwrap();
+    client.subscribe(id, Some(0)).await;
+    client.submit(id, "s1", "think").await;
+    let seen = client.watch_until(is_turn_end).await;
+    assert_eq!(seen.last().unwrap()["type"], "turn.completed");
+
+    for (path, why) in [
+        (daemon.work_dir(), "no file"),
+        (daemon.path("nothing.json"), "No such file"),
+        ("long.json".into(), "absolute path"),
+        ("/dev/zero".into(), "no file"),
+    ] {
+        let refused =
+            client.try_call("session/import_file", json!({ "path": path })).await.unwrap_err();
+        assert_eq!(refused["data"]["field"], "path");
+        assert!(refused["message"].as_str().unwrap().contains(why), "{refused}");
+    }
+}
+
 async fn items(client: &mut harness::Client, session: &Value) -> Value {
     let params = json!({ "session_id": session });
     client.call("session/items", params).await["items"].take()

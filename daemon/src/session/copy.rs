@@ -8,15 +8,19 @@
 //! Receives `session/export`, `session/import` and `session/fork` from the registry; hands the
 //! store new sessions, and back documents.
 
+use std::path::PathBuf;
+
 use agentd_protocol::id::SessionId;
 use agentd_protocol::item::{Item, ItemBody, Marker};
 use agentd_protocol::session::{
-    CreateParams, ExportFormat, ExportParams, ForkParams, ImportParams, ItemsParams, Session,
+    CreateParams, ExportFormat, ExportParams, ForkParams, ImportFileParams, ImportParams,
+    ItemsParams, Session,
 };
 
+use super::document::{self, Document};
 use super::services::Services;
 use super::update::check_directory;
-use super::{Error, create, digest, document};
+use super::{Error, create, digest};
 use crate::store::{LoadedSession, NewSession};
 
 /// Items read at once.
@@ -27,13 +31,7 @@ const ENVELOPE_BYTES: usize = 1_024;
 
 /// The session as one document.
 pub(super) async fn export(services: &Services, params: ExportParams) -> Result<String, Error> {
-    let ExportParams { session_id, format } = params;
-    let session = services.store.session(&session_id).await.map_err(Error::from_store)?;
-    let items = items(services, &session_id).await?;
-    let content = match format {
-        ExportFormat::Json => document::write(session, items, services.clock.now()),
-        ExportFormat::Markdown => document::transcript(&session, &items),
-    };
+    let content = content(services, params).await?;
     let bytes = serde_json::to_string(&content).map_or(usize::MAX, |quoted| quoted.len());
     let max = services.config.current().server.max_message_bytes;
     if bytes + ENVELOPE_BYTES <= max {
@@ -42,10 +40,40 @@ pub(super) async fn export(services: &Services, params: ExportParams) -> Result<
     Err(Error::InvalidParams {
         field: "session_id".to_owned(),
         message: format!(
-            "the session's document has {bytes} bytes and a message at most {max}: raise \
-             `server.max_message_bytes`, or read the session in pages with `session/items`"
+            "the session's document has {bytes} bytes and a message at most {max}: write it into \
+             a file (`session/export_file`, `agentctl export --output FILE`)"
         ),
     })
+}
+
+/// The session as one document in a new file; its size in bytes.
+pub(super) async fn export_file(
+    services: &Services,
+    params: ExportParams,
+    path: PathBuf,
+) -> Result<u64, Error> {
+    let content = content(services, params).await?;
+    let bytes = content.len() as u64;
+    on_disk(move || document::save(&path, &content)).await?;
+    Ok(bytes)
+}
+
+async fn content(services: &Services, params: ExportParams) -> Result<String, Error> {
+    let ExportParams { session_id, format } = params;
+    let session = services.store.session(&session_id).await.map_err(Error::from_store)?;
+    let items = items(services, &session_id).await?;
+    Ok(match format {
+        ExportFormat::Json => document::write(session, items, services.clock.now()),
+        ExportFormat::Markdown => document::transcript(&session, &items),
+    })
+}
+
+async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Error::Internal(error.to_string()))?
+        .map_err(|message| Error::InvalidParams { field: "path".to_owned(), message })
 }
 
 /// A session with the conversation of a document.
@@ -54,6 +82,28 @@ pub(super) async fn import(services: &Services, params: ImportParams) -> Result<
     let ImportParams { content, cwd, key } = params;
     let invalid = |message| Error::InvalidParams { field: "content".to_owned(), message };
     let document = document::read(&content).map_err(invalid)?;
+    made_of(services, document, cwd, key, digest).await
+}
+
+/// A session with the conversation of a file's document.
+pub(super) async fn import_file(
+    services: &Services,
+    params: ImportFileParams,
+    path: PathBuf,
+) -> Result<Session, Error> {
+    let digest = digest::of(&params);
+    let ImportFileParams { cwd, key, .. } = params;
+    let document = on_disk(move || document::load(&path)).await?;
+    made_of(services, document, cwd, key, digest).await
+}
+
+async fn made_of(
+    services: &Services,
+    document: Document,
+    cwd: Option<String>,
+    key: Option<String>,
+    digest: String,
+) -> Result<Session, Error> {
     // A model that is not known here is no reason to lose a conversation.
     let is_known = |model: &String| services.providers().get(model).is_ok();
     let params = CreateParams {

@@ -6,7 +6,11 @@
 //! Receives sessions and their items from `copy.rs`; hands back text, or what was read of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use agentd_protocol::item::{
     AssistantItem, AssistantStatus, Item, ItemBody, Marker, Origin, Part, ToolItem,
@@ -19,6 +23,9 @@ use serde::{Deserialize, Serialize};
 const FORMAT: &str = "agentd-session";
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
+
+/// A file that is read whole: far more than a person's session comes to.
+const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// A session as a document.
 #[derive(Debug, Serialize, Deserialize)]
@@ -91,6 +98,38 @@ pub(super) fn read(content: &str) -> Result<Document, String> {
         }
     }
     Ok(document)
+}
+
+/// Reads a file's document; `Err` says what is wrong with it.
+pub(super) fn load(path: &Path) -> Result<Document, String> {
+    let failed = |error: &dyn Display| format!("cannot read {}: {error}", path.display());
+    let file = File::open(path).map_err(|error| failed(&error))?;
+    let meta = file.metadata().map_err(|error| failed(&error))?;
+    if !meta.is_file() {
+        return Err(failed(&"it is no file"));
+    }
+    if meta.len() > MAX_FILE_BYTES {
+        return Err(failed(&format_args!(
+            "it has {} bytes, and a document at most {MAX_FILE_BYTES}",
+            meta.len()
+        )));
+    }
+    let mut content = String::new();
+    file.take(MAX_FILE_BYTES).read_to_string(&mut content).map_err(|error| failed(&error))?;
+    read(&content).map_err(|reason| failed(&reason))
+}
+
+/// Writes a document into a new file, which is its user's alone; one that failed is not left.
+pub(super) fn save(path: &Path, content: &str) -> Result<(), String> {
+    let failed = |error: io::Error| format!("cannot write {}: {error}", path.display());
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let mut file = made.map_err(failed)?;
+    let written = file.write_all(content.as_bytes()).and_then(|()| file.sync_all());
+    written.map_err(|error| {
+        // It failed, and that is what is told.
+        let _ = std::fs::remove_file(path);
+        failed(error)
+    })
 }
 
 /// The transcript of a session.

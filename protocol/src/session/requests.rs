@@ -290,6 +290,41 @@ pub struct ImportParams {
     pub key: Option<String>,
 }
 
+/// Parameters of `session/export_file`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExportFileParams {
+    /// The session.
+    pub session_id: SessionId,
+    /// What it looks like.
+    pub format: ExportFormat,
+    /// The new file, an absolute path.
+    pub path: String,
+}
+
+/// Result of `session/export_file`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ExportFileResult {
+    /// The file.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// Parameters of `session/import_file`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImportFileParams {
+    /// A file with a document of `session/export`, an absolute path.
+    pub path: String,
+    /// The working directory; absent: the exported one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// The same key gives the same session, daemon-wide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
 /// Parameters of `session/search`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -83,6 +83,15 @@ pub(crate) fn directory(given: Option<&Path>) -> Result<String> {
         .map_err(|path| anyhow::anyhow!("{} is not UTF-8", path.display()))
 }
 
+/// A file as the daemon, which works elsewhere, finds it.
+pub(crate) fn absolute(file: &Path) -> Result<String> {
+    let path =
+        std::path::absolute(file).with_context(|| format!("cannot name {}", file.display()))?;
+    path.into_os_string()
+        .into_string()
+        .map_err(|path| anyhow::anyhow!("{} is not UTF-8", path.display()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use agentd_protocol::error::RpcError;
 use agentd_protocol::method::{
-    SessionCreate, SessionDelete, SessionEvents, SessionExport, SessionFork, SessionGet,
-    SessionImport, SessionItems, SessionList, SessionSearch, SessionSubmit, SessionSubscribe,
-    SessionTakeover, SessionUnsubscribe, SessionUpdate,
+    SessionCreate, SessionDelete, SessionEvents, SessionExport, SessionExportFile, SessionFork,
+    SessionGet, SessionImport, SessionImportFile, SessionItems, SessionList, SessionSearch,
+    SessionSubmit, SessionSubscribe, SessionTakeover, SessionUnsubscribe, SessionUpdate,
 };
 use agentd_protocol::session::{DeleteResult, SessionParams, SubscribeParams, UnsubscribeResult};
 use bytes::Bytes;
@@ -60,6 +60,12 @@ fn copying(registration: &mut Registration) {
     });
     registration.call::<SessionImport, _, _>(|service, _, params| async move {
         service.registry.import(params).await.map_err(of_session)
+    });
+    registration.call::<SessionExportFile, _, _>(|service, _, params| async move {
+        service.registry.export_file(params).await.map_err(of_session)
+    });
+    registration.call::<SessionImportFile, _, _>(|service, _, params| async move {
+        service.registry.import_file(params).await.map_err(of_session)
     });
 }
 
