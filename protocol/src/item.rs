@@ -252,6 +252,16 @@ pub enum Marker {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         text: String,
     },
+    /// The model's provider refused a request for its length; from then on the view is kept shorter.
+    Overflow {
+        /// The model, `provider/name`.
+        model: String,
+        /// How many tokens the request had, by the daemon's measure.
+        tokens: u64,
+        /// The model's window in tokens, where the provider said it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window: Option<u64>,
+    },
     /// These items are hidden from the model's view.
     Rollback {
         /// The items.

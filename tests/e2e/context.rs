@@ -216,6 +216,36 @@ async fn an_overflow_is_summed_up_and_tried_again() {
     scene.model.assert_all_taken();
 }
 
+/// Where nobody knows the window, the first refusal teaches it: the next compaction comes before the
+/// provider has to refuse again, after a restart too.
+#[tokio::test]
+async fn a_window_that_nobody_knows_is_learned_from_a_refusal_and_kept() {
+    let model = harness::ModelServer::start().await;
+    let config = model.config().replace("context_window = 32768\n", "");
+    let mut scene = Scene::with(model, &config).await;
+    filled(&mut scene).await;
+    scene.model.push(Answer::refusing(400, "prompt is too long"));
+    scene.model.push(Answer::saying(SUMMARY));
+    scene.model.push(Answer::saying("The fourth answer.").usage(3_000, 10));
+    let seen = scene.turn("s4", "Question 4.").await;
+    assert_eq!(
+        (end_of(&seen), warnings(&seen)),
+        (&json!("turn.completed"), vec!["context_overflow"])
+    );
+    scene.crash().await;
+    for _ in 1..=4 {
+        scene.end().await;
+    }
+    scene.model.push(long(22_000));
+    scene.turn("s5", "Question 5.").await;
+    scene.model.push(Answer::saying(SUMMARY));
+    scene.model.push(Answer::saying("The sixth answer."));
+    let seen = scene.turn("s6", "Question 6.").await;
+    assert_eq!((end_of(&seen), warnings(&seen)), (&json!("turn.completed"), vec![]));
+    assert_eq!(of_type(&seen, "context.compacted").len(), 1);
+    scene.model.assert_all_taken();
+}
+
 /// A cut answer goes on, by a note that is stored.
 #[tokio::test]
 async fn an_answer_cut_by_the_output_limit_goes_on() {

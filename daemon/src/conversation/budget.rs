@@ -1,7 +1,7 @@
 //! Shares of a model's window: when the view is too large, and what of it stays.
 //!
-//! Where a model's window is not known, nothing is too large before the provider says so, and the
-//! shares are those of the view itself.
+//! Where a model's window is not known, nothing is too large before the provider says so, which the
+//! record keeps ([`super::Window::window_of`]), and the shares are those of the view itself.
 //!
 //! Receives what is known of a model from `session`; hands shares to the window's plans.
 

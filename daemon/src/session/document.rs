@@ -186,7 +186,7 @@ fn entry(text: &mut String, item: &Item, hidden: &str) {
                 put(text, format_args!("\n*{} items were rolled back.*\n", hidden.len()));
             }
             Marker::Rollback { .. } => text.push_str("\n*A rollback was taken back.*\n"),
-            Marker::CompactionFailed { .. } | Marker::Pruning { .. } => {}
+            Marker::CompactionFailed { .. } | Marker::Pruning { .. } | Marker::Overflow { .. } => {}
         },
     }
 }

@@ -56,7 +56,18 @@ pub struct Full {
     /// Results that can go, if that is enough for now; else a summary is asked for.
     pub pruning: Option<Pruning>,
     /// The provider's refusal; absent where the request was not sent.
-    pub overflow: Option<TurnError>,
+    pub overflow: Option<Overflow>,
+}
+
+/// The provider's word that a request was too long.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Overflow {
+    /// It.
+    pub error: TurnError,
+    /// Tokens of the request, by our measure.
+    pub asked: u64,
+    /// The model's window in tokens, where the provider said it.
+    pub window: Option<u64>,
 }
 
 /// Results that can go.
@@ -121,13 +132,15 @@ impl Machine {
     pub(super) fn view_full(&mut self, full: Full, moment: &mut Moment) {
         let Phase::Streaming(Stream { purpose: Purpose::Answer, .. }) = self.phase else { return };
         let Full { tokens, pruning, overflow } = full;
-        if let Some(error) = &overflow
+        if let Some(Overflow { error, .. }) = &overflow
             && self.context.overflows >= MAX_OVERFLOWS
         {
             return self.cut_off(Ending::Failed(error.clone()));
         }
         self.take_back(tokens, moment);
-        if let Some(error) = overflow {
+        if let Some(Overflow { error, asked, window }) = overflow {
+            let marker = Marker::Overflow { model: self.model.clone(), tokens: asked, window };
+            self.record_item_as(moment.item_id(), ItemBody::Marker { marker }, moment);
             let message = format!("{}; the conversation is made shorter", error.message);
             self.emit(EventBody::Warning { code: CONTEXT_OVERFLOW.to_owned(), message });
         }

@@ -210,7 +210,7 @@ impl Machine {
                 self.context.fitted = true;
                 self.phase = Phase::Calls;
             }
-            Marker::Pruning { .. } | Marker::Rollback { .. } => {}
+            Marker::Pruning { .. } | Marker::Overflow { .. } | Marker::Rollback { .. } => {}
         }
         if matches!(marker, Marker::Compaction { .. } | Marker::Pruning { .. }) {
             self.guard = Guard::default();

@@ -42,7 +42,7 @@ use agentd_protocol::session::{Limits, Usage};
 
 pub use self::brakes::DEFAULT_MAX_ITERATIONS;
 pub use self::calls::{Outcome, Traits};
-pub use self::context::{Cut, Full, MAX_FAILED_COMPACTIONS, Pruning};
+pub use self::context::{Cut, Full, MAX_FAILED_COMPACTIONS, Overflow, Pruning};
 pub use self::duplicate::DuplicateRule;
 pub use self::effect::{
     Action, Input, Judgement, Opening, Record, Retry, Start, Step, StreamInput,

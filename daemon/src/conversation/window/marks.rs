@@ -17,7 +17,7 @@ use super::{Round, View};
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     rollbacks: Rollbacks,
-    /// Compactions, those that failed, and prunings, in order.
+    /// Compactions, those that failed, prunings and overflows, in order.
     others: Vec<Arc<Item>>,
     view: View,
 }
@@ -41,7 +41,7 @@ impl Marks {
             Marker::Compaction { .. } | Marker::Pruning { .. } => {
                 self.others.push(Arc::clone(item));
             }
-            Marker::CompactionFailed { .. } => {
+            Marker::CompactionFailed { .. } | Marker::Overflow { .. } => {
                 self.others.push(Arc::clone(item));
                 return false;
             }
@@ -67,10 +67,25 @@ impl Marks {
                 Marker::Compaction { useless: true, .. } | Marker::CompactionFailed { .. } => {
                     failed += 1;
                 }
-                Marker::Pruning { .. } | Marker::Rollback { .. } => {}
+                Marker::Pruning { .. } | Marker::Overflow { .. } | Marker::Rollback { .. } => {}
             }
         }
         failed
+    }
+
+    /// The window of a model, of which `known` is known: a smaller one that its provider said
+    /// counts, and where nothing is known, one that is as large as the shortest request that was too
+    /// long. A rollback does not change what a model takes.
+    pub(super) fn window_of(&self, model: &str, known: Option<u64>) -> Option<u64> {
+        let overflows = self.others.iter().filter_map(|item| match &item.body {
+            ItemBody::Marker { marker: Marker::Overflow { model: of, tokens, window } } => {
+                (of == model).then_some((*tokens, *window))
+            }
+            _ => None,
+        });
+        let said = overflows.clone().filter_map(|(_, window)| window);
+        let refused = overflows.map(|(tokens, _)| tokens);
+        said.chain(known).min().or_else(|| refused.min())
     }
 
     fn in_force(&self) -> impl DoubleEndedIterator<Item = (&Arc<Item>, &Marker)> {
@@ -103,6 +118,7 @@ impl Marks {
                 }
                 Marker::Compaction { .. }
                 | Marker::CompactionFailed { .. }
+                | Marker::Overflow { .. }
                 | Marker::Rollback { .. } => {}
             }
         }

@@ -135,6 +135,11 @@ impl Window {
         self.marks.failed_compactions()
     }
 
+    /// The window in tokens of a model, of which `known` is known, by what was refused of it too.
+    pub fn window_of(&self, model: &str, known: Option<u64>) -> Option<u64> {
+        self.marks.window_of(model, known)
+    }
+
     /// Whether the model has answered nothing yet.
     pub fn is_unanswered(&self) -> bool {
         let answers = |head: &Arc<Item>| matches!(head.body, ItemBody::Assistant(_));

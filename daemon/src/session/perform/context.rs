@@ -12,7 +12,7 @@ use crate::provider::{ModelStream, Request, Selected};
 use crate::session::actor::Actor;
 use crate::session::input::Done;
 use crate::store;
-use crate::turn::{self, Cut, Full, MAX_FAILED_COMPACTIONS, StreamInput};
+use crate::turn::{self, Cut, Full, MAX_FAILED_COMPACTIONS, Overflow, StreamInput};
 
 /// What a request goes to and how large it may be.
 pub(super) struct Ready {
@@ -39,7 +39,8 @@ impl Actor {
         let options = self.state.session.model_options.as_ref();
         let longest = options.and_then(|options| options.max_output_tokens);
         let longest = longest.or(selected.facts.max_output_tokens);
-        let budget = Budget::new(selected.facts.context_window, longest, tools_tokens);
+        let size = window.window_of(&selected.id, selected.facts.context_window);
+        let budget = Budget::new(size, longest, tools_tokens);
         let tokens = window.tokens(tools_tokens);
         Ok(Ready { selected, key, tools, budget, tokens })
     }
@@ -99,7 +100,7 @@ impl Actor {
 
     /// What a provider's word that an answer's request was too long comes to, if anything can be
     /// done about it.
-    pub(super) fn overflow(&self, mut error: TurnError) -> StreamInput {
+    pub(super) fn overflow(&self, mut error: TurnError, named: Option<u64>) -> StreamInput {
         let summarizes = self.state.turn.as_ref().is_some_and(|turn| turn.machine.is_summarizing());
         let (Some(window), Some((budget, tokens))) = (&self.window, &self.work.asked) else {
             return StreamInput::Broken { error, retry: None };
@@ -107,9 +108,10 @@ impl Actor {
         if error.code != TurnErrorCode::ContextOverflow || summarizes {
             return StreamInput::Broken { error, retry: None };
         }
+        let overflow = Overflow { error: error.clone(), asked: *tokens, window: named };
         // The provider knows better.
         let tokens = budget.at_least(*tokens);
-        if let Some(full) = full(window, budget, tokens, Some(error.clone())) {
+        if let Some(full) = full(window, budget, tokens, Some(overflow)) {
             return StreamInput::Full(full);
         }
         if is_off(window) {
@@ -129,12 +131,7 @@ fn is_off(window: &Window) -> bool {
 }
 
 /// What can be done about a view that is too large; nothing while that is switched off.
-fn full(
-    window: &Window,
-    budget: &Budget,
-    tokens: u64,
-    overflow: Option<TurnError>,
-) -> Option<Full> {
+fn full(window: &Window, budget: &Budget, tokens: u64, overflow: Option<Overflow>) -> Option<Full> {
     if is_off(window) {
         return None;
     }

@@ -141,6 +141,7 @@ impl Actor {
 
     fn broken_stream(&mut self, error: ModelError) -> StreamInput {
         let attempts = self.work.attempt;
+        let named = error.context_window;
         let error = self.with_both_windows(error);
         if error.broken {
             self.work.carriage = self.work.carriage.next();
@@ -172,7 +173,7 @@ impl Actor {
         };
         match retry {
             Some(retry) => StreamInput::Broken { error, retry: Some(retry) },
-            None => self.overflow(error),
+            None => self.overflow(error, named),
         }
     }
 

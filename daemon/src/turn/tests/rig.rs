@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::turn::{
     Action, Cut, DuplicateRule, Found, Full, Input, Judgement, Machine, Moment, Opening, Outcome,
-    Pruning, Record, Settings, Start, Step, StreamInput, Traits,
+    Overflow, Pruning, Record, Settings, Start, Step, StreamInput, Traits,
 };
 
 pub(super) struct Rig {
@@ -204,6 +204,7 @@ impl Rig {
     /// The request is not sent, since the view is too large.
     pub(super) fn full(&mut self, pruning: Option<Pruning>, overflow: Option<TurnError>) {
         self.open.retain(|action| !matches!(action, Action::Request { .. }));
+        let overflow = overflow.map(|error| Overflow { error, asked: 900, window: None });
         self.tell(Input::Stream(StreamInput::Full(Full { tokens: 900, pruning, overflow })));
     }
 

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::rig::{Rig, overflow, pruning};
 use crate::turn::{
-    Action, Full, Input, Judgement, Outcome, Phase, Pruning, Retry, StreamInput, Traits,
+    Action, Full, Input, Judgement, Outcome, Overflow, Phase, Pruning, Retry, StreamInput, Traits,
 };
 
 /// Rigs in every phase, by name.
@@ -89,6 +89,7 @@ fn broken(again: bool) -> Input {
 }
 
 fn full(pruning: Option<Pruning>, overflow: Option<TurnError>) -> Input {
+    let overflow = overflow.map(|error| Overflow { error, asked: 900, window: None });
     Input::Stream(StreamInput::Full(Full { tokens: 900, pruning, overflow }))
 }
 

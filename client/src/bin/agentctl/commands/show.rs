@@ -107,6 +107,9 @@ fn item(item: &Item) -> Result<()> {
                 render::line(&harmless(message))
             }
             Marker::Pruning { items, .. } => title(&format!("{} results were cut", items.len())),
+            Marker::Overflow { tokens, .. } => {
+                title(&format!("a request of {tokens} tokens was too long"))
+            }
             Marker::Rollback { hidden, .. } => {
                 title(&format!("{} items rolled back", hidden.len()))
             }
