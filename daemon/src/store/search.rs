@@ -103,8 +103,10 @@ pub(super) fn matches(conn: &Connection, params: &SearchParams) -> Result<Search
     Ok(SearchResult { matches })
 }
 
-/// The query as words that must all be there, so that no character in it is an operator.
+/// The query as words that must all be there, so that no character in it is an operator. A NUL, at
+/// which SQLite would see the query's end, parts words like white space.
 fn as_words(query: &str) -> String {
-    let quoted = query.split_whitespace().map(|word| format!("\"{}\"", word.replace('"', "\"\"")));
+    let words = query.split(|c: char| c.is_whitespace() || c == '\0').filter(|w| !w.is_empty());
+    let quoted = words.map(|word| format!("\"{}\"", word.replace('"', "\"\"")));
     quoted.collect::<Vec<_>>().join(" ")
 }

@@ -323,6 +323,8 @@ async fn what_was_said_is_found_and_what_is_deleted_is_gone() {
         ("  ", 2),
         ("NEAR(", 0),
         ("*", 0),
+        ("quick\0fox", 1),
+        ("\0", 0),
     ] {
         assert_eq!(search(query).await.len(), hits, "{query}");
     }
