@@ -101,3 +101,33 @@ async fn a_document_and_a_backup_hold_what_was_said() {
     let mut restored = copy.client().await;
     assert_eq!(items(&mut restored, &session).await, said);
 }
+
+/// However a backup is cut off, nothing that looks like one and is not stays behind.
+#[tokio::test]
+async fn a_backup_that_is_cut_off_leaves_no_half_copy() {
+    let mut daemon = Daemon::start("").await;
+    let mut client = daemon.client().await;
+    let params = json!({ "cwd": daemon.work_dir(), "model": "demo/demo" });
+    let session = client.call("session/create", params).await["session_id"].take();
+    client.subscribe(session.as_str().unwrap(), Some(0)).await;
+    client.submit(session.as_str().unwrap(), "s1", &"word ".repeat(400_000)).await;
+    client.watch_until(is_turn_end).await;
+    let directory = daemon.path("copies");
+    std::fs::create_dir(&directory).unwrap();
+    let path = directory.join("copy.db");
+    client.request("daemon/backup", json!({ "path": path })).await;
+    while std::fs::read_dir(&directory).unwrap().next().is_none() {
+        tokio::task::yield_now().await;
+    }
+    daemon.kill();
+    if path.exists() {
+        let whole = std::fs::read(&path).unwrap();
+        assert!(whole.starts_with(b"SQLite format 3\0"), "{} bytes", whole.len());
+        let pages = u32::from_be_bytes(whole[28..32].try_into().unwrap());
+        assert_eq!(whole.len(), usize::try_from(pages).unwrap() * 4_096);
+    }
+    daemon.restart().await;
+    let mut client = daemon.client().await;
+    std::fs::remove_file(&path).ok();
+    client.call("daemon/backup", json!({ "path": path })).await;
+}
