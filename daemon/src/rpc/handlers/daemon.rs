@@ -2,7 +2,7 @@
 //!
 //! Receives requests about the daemon; answers them from the service, hands its end to `boot`.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use agentd_protocol::daemon::{
     ClientInfo, DaemonEvent, DaemonStatus, InitializeParams, InitializeResult, NoParams,
@@ -17,7 +17,7 @@ use agentd_protocol::openrpc;
 use agentd_protocol::session::UnsubscribeResult;
 use bytes::Bytes;
 use futures_util::FutureExt;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -30,9 +30,13 @@ use crate::rpc::subscriptions::{Source, Topic, forward};
 /// The id of a connection's subscription to the daemon.
 const SUBSCRIPTION: &str = "daemon";
 
+/// What `rpc.discover` answers. Made once: that takes thousands of times as long as other answers,
+/// and who asks for it again and again would hold up everybody.
+static DOCUMENT: LazyLock<Value> = LazyLock::new(openrpc::document);
+
 pub(super) fn register(registration: &mut Registration) {
     registration.call::<Initialize, _, _>(initialize);
-    registration.call::<RpcDiscover, _, _>(|_, _, _| async move { Ok(openrpc::document()) });
+    registration.call::<RpcDiscover, _, _>(|_, _, _| async move { Ok(DOCUMENT.clone()) });
     registration.call::<GetDaemonStatus, _, _>(status);
     registration
         .call::<GetDaemonConfig, _, _>(|service, _, _| async move { Ok(service.config.view()) });
