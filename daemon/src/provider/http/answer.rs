@@ -204,9 +204,12 @@ impl Answer {
     /// The start of an error's body; what cannot be read of it is not worth another error.
     async fn start(mut self, endpoint: &Endpoint) -> BytesMut {
         let mut start = BytesMut::new();
-        while start.len() < MAX_ERROR_BYTES
-            && let Some(piece) = self.next_within(endpoint, self.idle_timeout).await
-        {
+        // For all of it together: a server that sends a byte now and then holds up no turn.
+        let patience = u64::try_from(self.idle_timeout.as_millis()).unwrap_or(u64::MAX);
+        let until = self.clock.boot_ms().saturating_add(patience);
+        while start.len() < MAX_ERROR_BYTES {
+            let left = Duration::from_millis(until.saturating_sub(self.clock.boot_ms()));
+            let Some(piece) = self.next_within(endpoint, left).await else { break };
             start.extend_from_slice(&piece);
         }
         start.truncate(MAX_ERROR_BYTES);

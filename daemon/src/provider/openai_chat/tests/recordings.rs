@@ -212,3 +212,36 @@ async fn a_recording_keeps_its_times_where_that_is_asked_for() {
     };
     assert!((59_000..=59_100).contains(&(last - first)), "{times:?}");
 }
+
+#[tokio::test]
+async fn an_error_that_comes_in_drops_is_not_waited_for_long() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("session.jsonl");
+    let line = |value: Value| value.to_string() + "\n";
+    let asked = json!({ "request": {
+        "exchange": "1", "at": "2026-01-01T00:00:00.000Z", "agentd": "0", "provider": "p",
+        "url": "http://h/v1/chat/completions", "headers": {},
+        "body": { "messages": [{ "role": "user", "content": "hi" }] },
+    } });
+    let head = json!({ "response": { "exchange": "1", "ms": 0, "status": 400, "headers": {} } });
+    // One a minute, so that there is never silence for `idle_timeout`.
+    let drops = "abcDEFGHIJ".char_indices().map(|(at, drop)| {
+        let ms = 60_000 * (at + 1);
+        line(json!({ "data": { "exchange": "1", "ms": ms, "text": drop.to_string() } }))
+    });
+    let text = [line(asked), line(head)].into_iter().chain(drops);
+    std::fs::write(&path, text.collect::<String>()).expect("a writable directory");
+    let clock = Clock::manual();
+    let config = ProviderConfig { replay_pace: ReplayPace::Recorded, ..replaying(&path) };
+    let mut stream = provider(&config, &clock).stream(request(1));
+    let error = loop {
+        if let Some(event) = stream.next().now_or_never() {
+            break event.expect("an event").expect_err("an error");
+        }
+        clock.advance(Duration::from_secs(10));
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(error.code, TurnErrorCode::ProviderRefused);
+    assert!(error.message.contains(": a"), "{error}");
+    assert!(!error.message.contains('D'), "{error}");
+}
