@@ -4,10 +4,14 @@
 //! Receives reads of an answer from `exchange`; hands events of the stream to a wire format's
 //! assembler, and its model events back.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use agentd_protocol::event::TurnErrorCode;
-use serde::Deserialize;
+use agentd_protocol::session::Usage;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::failure::excerpt;
 use super::sse::{Event, Splitter, TooLong};
@@ -24,6 +28,9 @@ pub(super) trait Assemble {
     /// The next event that is ready.
     fn pop(&mut self) -> Option<ModelEvent>;
 
+    /// Bytes of text and reasoning so far.
+    fn said(&self) -> usize;
+
     /// The answer is complete; at most usage and a last word follow.
     fn is_finished(&self) -> bool;
 
@@ -39,11 +46,15 @@ pub(super) trait Assemble {
 
 /// Events that are ready, in order. Pieces that come together are one event.
 #[derive(Debug, Default)]
-pub(super) struct Ready(VecDeque<ModelEvent>);
+pub(super) struct Ready {
+    events: VecDeque<ModelEvent>,
+    said: usize,
+}
 
 impl Ready {
     pub(super) fn text(&mut self, piece: &str) {
-        match self.0.back_mut() {
+        self.said += piece.len();
+        match self.events.back_mut() {
             _ if piece.is_empty() => {}
             Some(ModelEvent::Text(text)) => text.push_str(piece),
             _ => self.push(ModelEvent::Text(piece.to_owned())),
@@ -51,7 +62,8 @@ impl Ready {
     }
 
     pub(super) fn reasoning(&mut self, piece: &str) {
-        match self.0.back_mut() {
+        self.said += piece.len();
+        match self.events.back_mut() {
             _ if piece.is_empty() => {}
             Some(ModelEvent::Reasoning(text)) => text.push_str(piece),
             _ => self.push(ModelEvent::Reasoning(piece.to_owned())),
@@ -59,15 +71,32 @@ impl Ready {
     }
 
     pub(super) fn push(&mut self, event: ModelEvent) {
-        self.0.push_back(event);
+        self.events.push_back(event);
+    }
+
+    /// A report of usage, if there is one.
+    pub(super) fn usage(&mut self, usage: Option<Usage>) {
+        let Some(Usage { input, output, cache_read, cache_write, reasoning, cost_usd }) = usage
+        else {
+            return;
+        };
+        let [input, output, cache_read, cache_write, reasoning] =
+            [input, output, cache_read, cache_write, reasoning].map(|n| n.min(MAX_TOKENS));
+        let believed = Usage { input, output, cache_read, cache_write, reasoning, cost_usd };
+        self.push(ModelEvent::Usage(believed));
     }
 
     pub(super) fn extend(&mut self, events: impl IntoIterator<Item = ModelEvent>) {
-        self.0.extend(events);
+        self.events.extend(events);
     }
 
     pub(super) fn pop(&mut self) -> Option<ModelEvent> {
-        self.0.pop_front()
+        self.events.pop_front()
+    }
+
+    /// Bytes of text and reasoning so far.
+    pub(super) fn said(&self) -> usize {
+        self.said
     }
 }
 
@@ -88,9 +117,60 @@ pub(super) fn json<'a, T: Deserialize<'a>>(
     }
 }
 
+/// A part of an answer that is not worth the loss of the rest: nothing where it cannot be read.
+pub(super) fn dispensable<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let value = Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).ok())
+}
+
+/// JSON whose strings can be read: a `\u` escape of half a character, which comes of a text that
+/// was cut in the middle of one, becomes the replacement character. It is as long as before.
+fn with_whole_characters(data: &[u8]) -> Cow<'_, [u8]> {
+    let mut whole = Cow::Borrowed(data);
+    let mut at = 0;
+    while let Some(found) = data.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
+        at += found;
+        at += match (surrogate(data, at), surrogate(data, at + ESCAPE)) {
+            (Some(0xD800..0xDC00), Some(0xDC00..0xE000)) => 2 * ESCAPE,
+            (Some(_), _) => {
+                whole.to_mut()[at..at + ESCAPE].copy_from_slice(b"\\ufffd");
+                ESCAPE
+            }
+            // With what it escapes, which may be a backslash.
+            (None, _) => 2,
+        };
+    }
+    whole
+}
+
+/// Bytes of an escape like `\ud83d`.
+const ESCAPE: usize = 6;
+
+/// The half of a character whose escape stands at `at`.
+fn surrogate(data: &[u8], at: usize) -> Option<u16> {
+    let digits = data.get(at..at + ESCAPE)?.strip_prefix(b"\\u")?;
+    let unit = u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    (0xD800..0xE000).contains(&unit).then_some(unit)
+}
+
+/// The most tokens that a server is believed to have counted. Far above any window, and far below
+/// where sums of them would end.
+const MAX_TOKENS: u64 = 1 << 40;
+
+/// The first bytes of an answer that are kept until it means something.
+const START_BYTES: usize = 512;
+
 /// The most bytes of one answer, so that a server which never ends does not fill the memory. The
 /// longest answers of today, a chunk for each token, are a fifth of it.
 const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
+
+/// The most text and reasoning of one answer: far more than any model's limit, and all of it is held
+/// in memory more than once until it is complete.
+const MAX_SAID_BYTES: usize = 16 * 1024 * 1024;
 
 /// Reads one answer.
 #[derive(Debug)]
@@ -99,6 +179,8 @@ pub(super) struct Decoder<A> {
     left: usize,
     /// The provider in messages.
     who: String,
+    /// How it begins, until its first event.
+    start: Option<Vec<u8>>,
     splitter: Splitter,
     assembler: A,
 }
@@ -128,28 +210,55 @@ impl Fault {
 impl<A: Assemble> Decoder<A> {
     /// A decoder of an answer of `who`.
     pub(super) fn new(who: &str, assembler: A) -> Self {
-        Self { left: MAX_ANSWER_BYTES, who: who.to_owned(), splitter: Splitter::new(), assembler }
+        let (who, splitter) = (who.to_owned(), Splitter::new());
+        Self { left: MAX_ANSWER_BYTES, who, start: Some(Vec::new()), splitter, assembler }
     }
 
     /// Takes the next bytes of a stream.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), ModelError> {
-        let Self { splitter, assembler, who, left } = self;
+        let Self { splitter, assembler, who, left, start } = self;
         *left = left.checked_sub(bytes.len()).ok_or_else(|| {
             bad(who, format_args!("its answer is longer than {MAX_ANSWER_BYTES} bytes"))
         })?;
-        let sink = &mut |event: Event<'_>| assembler.take(event, false).map_err(Fault::Model);
+        if let Some(start) = start {
+            let room = START_BYTES.saturating_sub(start.len());
+            start.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
+        let sink = &mut |event: Event<'_>| {
+            *start = None;
+            let data = with_whole_characters(event.data);
+            assembler.take(Event { data: &data, ..event }, false).map_err(Fault::Model)?;
+            if assembler.said() > MAX_SAID_BYTES {
+                let what = format_args!("its text is longer than {MAX_SAID_BYTES} bytes");
+                return Err(Fault::Model(bad(who, what)));
+            }
+            Ok(())
+        };
         splitter.feed(bytes, sink).map_err(|fault| fault.of(who))
     }
 
     /// The connection was closed. Fails if the answer was not complete.
     pub(super) fn close(&mut self) -> Result<(), ModelError> {
-        let Self { splitter, assembler, who, .. } = self;
-        let sink = &mut |event: Event<'_>| assembler.take(event, true).map_err(Fault::Model);
+        let Self { splitter, assembler, who, start, .. } = self;
+        let sink = &mut |event: Event<'_>| {
+            let data = with_whole_characters(event.data);
+            assembler.take(Event { data: &data, ..event }, true).map_err(Fault::Model)
+        };
         splitter.finish(sink).map_err(|fault| fault.of(who))?;
         if assembler.is_done() {
             return Ok(());
         }
         if !assembler.is_finished() {
+            if let Some(start) = start.take().filter(|start| !begins_a_stream(start)) {
+                let start = excerpt(&String::from_utf8_lossy(&start));
+                return Err(bad(
+                    who,
+                    format_args!(
+                        "it answered with status 200 and something that is no stream; check \
+                         `base_url`; it starts: {start}"
+                    ),
+                ));
+            }
             let message = format!("{who}: the stream ended before the answer did");
             let error = ModelError::retryable(TurnErrorCode::ProviderUnreachable, message);
             return Err(ModelError { broken: true, ..error });
@@ -165,7 +274,7 @@ impl<A: Assemble> Decoder<A> {
             self.feed(body)?;
             return self.close();
         }
-        self.assembler.whole(body)
+        self.assembler.whole(&with_whole_characters(body))
     }
 
     /// The next event that is ready.
@@ -187,6 +296,16 @@ impl<A: Assemble> Decoder<A> {
     pub(super) fn flush_usage(&mut self) {
         self.assembler.flush_usage();
     }
+}
+
+/// Whether an answer without any event may be the start of one that broke off: its first line, if
+/// it has one, begins with a field, a comment or JSON.
+fn begins_a_stream(start: &[u8]) -> bool {
+    let start = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start).trim_ascii_start();
+    let end = start.iter().position(|byte| b":\r\n".contains(byte)).unwrap_or(start.len());
+    let field = &start[..end];
+    field.starts_with(b"{")
+        || ["data", "event", "id", "retry"].iter().any(|known| known.as_bytes().starts_with(field))
 }
 
 /// An error in our own words about what `who` sent.

@@ -51,13 +51,14 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Adds another request's usage. A cost that is known on one side only is kept.
+    /// Adds another request's usage. A cost that is known on one side only is kept; a count that
+    /// is too large for its type stays the largest.
     pub fn add(&mut self, other: &Self) {
-        self.input += other.input;
-        self.output += other.output;
-        self.cache_read += other.cache_read;
-        self.cache_write += other.cache_write;
-        self.reasoning += other.reasoning;
+        self.input = self.input.saturating_add(other.input);
+        self.output = self.output.saturating_add(other.output);
+        self.cache_read = self.cache_read.saturating_add(other.cache_read);
+        self.cache_write = self.cache_write.saturating_add(other.cache_write);
+        self.reasoning = self.reasoning.saturating_add(other.reasoning);
         self.cost_usd = match (self.cost_usd, other.cost_usd) {
             (Some(a), Some(b)) => Some(a + b),
             (a, b) => a.or(b),
@@ -66,7 +67,7 @@ impl Usage {
 
     /// What counts against `max_tokens`: input not from the cache, plus output.
     pub fn billable_tokens(&self) -> u64 {
-        self.input.saturating_sub(self.cache_read) + self.output
+        self.input.saturating_sub(self.cache_read).saturating_add(self.output)
     }
 }
 

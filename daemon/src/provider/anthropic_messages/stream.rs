@@ -199,7 +199,8 @@ impl Assembler {
     fn report(&mut self, report: Option<UsageReport>) {
         let Some(report) = report else { return };
         let usage = self.usage.get_or_insert_default();
-        let plain = usage.input - usage.cache_read - usage.cache_write;
+        let cached = usage.cache_read.saturating_add(usage.cache_write);
+        let plain = usage.input.saturating_sub(cached);
         let more = |known: u64, said: Option<u64>| known.max(said.unwrap_or_default());
         usage.cache_read = more(usage.cache_read, report.cache_read);
         usage.cache_write = more(usage.cache_write, report.cache_write);
@@ -257,6 +258,10 @@ impl Assemble for Assembler {
         self.ready.pop()
     }
 
+    fn said(&self) -> usize {
+        self.ready.said()
+    }
+
     fn is_finished(&self) -> bool {
         self.done || self.stop_reason.is_some()
     }
@@ -281,7 +286,7 @@ impl Assemble for Assembler {
     }
 
     fn flush_usage(&mut self) {
-        self.ready.extend(self.usage.take().map(ModelEvent::Usage));
+        self.ready.usage(self.usage.take());
     }
 }
 

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::provider::decoder;
+
 /// An event of a stream, or a whole answer.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -24,6 +26,7 @@ pub(super) struct StreamEvent<'a> {
     pub(super) content_block: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) delta: Option<Delta<'a>>,
+    #[serde(deserialize_with = "decoder::dispensable")]
     pub(super) usage: Option<UsageReport>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
@@ -36,6 +39,7 @@ pub(super) struct Whole<'a> {
     #[serde(borrow)]
     pub(super) content: Option<Vec<&'a RawValue>>,
     pub(super) stop_reason: Option<String>,
+    #[serde(deserialize_with = "decoder::dispensable")]
     pub(super) usage: Option<UsageReport>,
 }
 

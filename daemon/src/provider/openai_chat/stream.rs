@@ -173,6 +173,10 @@ impl Assemble for Assembler {
         self.ready.pop()
     }
 
+    fn said(&self) -> usize {
+        self.ready.said()
+    }
+
     fn is_finished(&self) -> bool {
         self.done || self.finish_reason.is_some()
     }
@@ -191,7 +195,7 @@ impl Assemble for Assembler {
     }
 
     fn flush_usage(&mut self) {
-        self.ready.extend(self.usage.take().map(ModelEvent::Usage));
+        self.ready.usage(self.usage.take());
     }
 }
 

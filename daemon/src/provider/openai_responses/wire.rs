@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::provider::decoder;
+
 /// An event of a stream.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -34,6 +36,7 @@ pub(super) struct StreamEvent<'a> {
 pub(super) struct Response {
     pub(super) status: Option<String>,
     pub(super) output: Option<Vec<OutputItem>>,
+    #[serde(deserialize_with = "decoder::dispensable")]
     pub(super) usage: Option<UsageReport>,
     pub(super) incomplete_details: Option<Incomplete>,
     pub(super) error: Option<Value>,

@@ -17,6 +17,7 @@ use super::decoder::{Assemble, Decoder};
 use super::fuzzing::joined;
 use super::{ModelError, ModelEvent, ModelStream, Request};
 
+mod odd;
 pub(super) mod server;
 
 /// The events of a stream of these reads that is closed after them, and the error that ended it.
