@@ -29,8 +29,10 @@ pub(super) enum Habit {
     OmitsParameters,
     /// It wants an empty text where an answer has only calls.
     WantsContent,
-    /// It may be asked to think (false: not this model, or not with this history).
+    /// It may be asked to think (false: not this model).
     Thinks,
+    /// It may be asked to think only where the answer before began with what was thought.
+    ThinksOn,
     /// It may be asked for a summary of its reasoning.
     SumsUp,
 }
@@ -59,6 +61,9 @@ fn lesson(habit: Habit, answer: bool) -> &'static str {
              (`empty_parameters = \"omit\"`)"
         }
         (Habit::Thinks, _) => "from now on it is not asked to think",
+        (Habit::ThinksOn, _) => {
+            "from now on it is not asked to think after an answer that did not begin with a thought"
+        }
         (Habit::SumsUp, _) => "from now on it is not asked for summaries of its reasoning",
         (Habit::WantsContent, _) => {
             "from now on an answer that has only calls is sent with an empty text \

@@ -31,6 +31,9 @@ const FIRST: u64 = 1;
 const SYSTEM_START: &[u8] = br#"{"role":"system","content":["#;
 const SYSTEM_END: &[u8] = b"]}";
 
+/// What an answer starts with.
+const ANSWER_START: &[u8] = br#"{"role":"assistant","content":["#;
+
 /// What a server wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Profile {
@@ -147,6 +150,20 @@ pub(super) fn split_system(messages: &[Bytes]) -> (Option<Bytes>, Vec<Bytes>) {
         *first = first.slice(1..);
     }
     (Some(system), rest)
+}
+
+/// Whether the last of the answers begins with what was thought, or there is none. Texts are escaped
+/// and arguments sorted, so that nothing else reads like the start of one.
+pub(super) fn goes_on_thinking(messages: &[Bytes]) -> bool {
+    let last = messages.iter().rev().find_map(|piece| {
+        let at = memchr::memmem::rfind(piece, ANSWER_START)?;
+        Some(&piece[at + ANSWER_START.len()..])
+    });
+    let Some(content) = last else { return true };
+    let first = serde_json::Deserializer::from_slice(content).into_iter::<Value>().next();
+    let kind =
+        first.and_then(Result::ok).and_then(|block| block["type"].as_str().map(str::to_owned));
+    matches!(kind.as_deref(), Some("thinking" | "redacted_thinking"))
 }
 
 fn text(text: &str) -> Block<'_> {

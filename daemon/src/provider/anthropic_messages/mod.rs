@@ -70,6 +70,8 @@ struct Form {
     reasoning: bool,
     /// The model may be asked to think.
     thinks: bool,
+    /// Only where the answer before began with what was thought.
+    thinks_on: bool,
 }
 
 impl AnthropicMessages {
@@ -145,7 +147,8 @@ impl Format for Server {
             opening.extend_from_slice(b"}]");
         }
         opening.extend_from_slice(b",\"messages\":[");
-        let fixed = self.fixed(request, form)?;
+        let thinks = form.thinks && (!form.thinks_on || encode::goes_on_thinking(&messages));
+        let fixed = self.fixed(request, thinks)?;
         Ok(Rope::object(fixed, &request.tools, &opening, marked(messages)))
     }
 
@@ -162,7 +165,7 @@ impl Format for Server {
         // What the table says is not learned.
         let said = self.config.reasoning_echo.said();
         let open = |habit: &Habit| *habit != Habit::WantsReasoning || said.is_none();
-        let taught = refused(sent, &error).filter(open).map(|habit| (habit, false));
+        let taught = refused(sent, &error).filter(|(habit, _)| open(habit));
         self.lessons.heed(model, taught, error)
     }
 }
@@ -186,13 +189,14 @@ impl Server {
     }
 
     fn learned(&self, model: &str) -> Form {
-        let is = |habit| self.lessons.of(model, habit).unwrap_or(true);
+        let is = |habit, unless_learned| self.lessons.of(model, habit).unwrap_or(unless_learned);
         let said = self.config.reasoning_echo.said();
-        let reasoning = said.unwrap_or_else(|| is(Habit::WantsReasoning));
-        Form { reasoning, thinks: is(Habit::Thinks) }
+        let reasoning = said.unwrap_or_else(|| is(Habit::WantsReasoning, true));
+        let (thinks, thinks_on) = (is(Habit::Thinks, true), is(Habit::ThinksOn, false));
+        Form { reasoning, thinks, thinks_on }
     }
 
-    fn fixed(&self, request: &Request, form: Form) -> Result<Map<String, Value>, String> {
+    fn fixed(&self, request: &Request, thinks: bool) -> Result<Map<String, Value>, String> {
         let options = &request.options;
         let mut fields = Map::new();
         let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
@@ -200,7 +204,7 @@ impl Server {
         set("stream", json!(request.carriage != Carriage::Whole));
         let max_tokens = self.max_tokens(&request.model, options);
         set("max_tokens", json!(max_tokens));
-        if let Some(effort) = options.reasoning_effort.filter(|_| form.thinks) {
+        if let Some(effort) = options.reasoning_effort.filter(|_| thinks) {
             for (name, value) in thinking(&request.model, effort, max_tokens) {
                 set(name, value);
             }
@@ -255,9 +259,10 @@ fn thinking(model: &str, effort: ReasoningEffort, max_tokens: u64) -> Vec<(&'sta
     }
 }
 
-/// What of this form a server refused: thinking that it does not take back, or its being asked to
-/// think, be it that the model cannot or that it misses what it thought before.
-fn refused(sent: Form, error: &ModelError) -> Option<Habit> {
+/// What a refusal of this form teaches: thinking that the server does not take back, or its being
+/// asked to think, be it that the model cannot or that it misses what it thought before, which
+/// another history may have.
+fn refused(sent: Form, error: &ModelError) -> Option<(Habit, bool)> {
     let words = error.message.to_ascii_lowercase();
     let is_about_form = error.code == TurnErrorCode::ProviderRefused && error.status == Some(400);
     if !is_about_form || !words.contains("thinking") {
@@ -265,9 +270,13 @@ fn refused(sent: Form, error: &ModelError) -> Option<Habit> {
     }
     let says = |any: &[&str]| any.iter().any(|part| words.contains(part));
     let unwanted = ["not supported", "does not support", "unsupported"];
-    if says(&["start with a thinking block", "expected `thinking`"]) || says(&unwanted) {
-        return sent.thinks.then_some(Habit::Thinks);
+    let misses = says(&["start with a thinking block", "expected `thinking`"]);
+    if misses && !sent.thinks_on {
+        return sent.thinks.then_some((Habit::ThinksOn, true));
+    }
+    if misses || says(&unwanted) {
+        return sent.thinks.then_some((Habit::Thinks, false));
     }
     let blocks = ["signature", "thinking block", "cannot be modified", "redacted_thinking"];
-    (sent.reasoning && says(&blocks)).then_some(Habit::WantsReasoning)
+    (sent.reasoning && says(&blocks)).then_some((Habit::WantsReasoning, false))
 }

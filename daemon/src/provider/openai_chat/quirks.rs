@@ -89,7 +89,7 @@ impl Quirks {
                 MaxTokensField::MaxCompletionTokens => Some(true),
             },
             // Questions of other formats.
-            Habit::Thinks | Habit::SumsUp => None,
+            Habit::Thinks | Habit::ThinksOn | Habit::SumsUp => None,
         }
     }
 

@@ -243,8 +243,8 @@ async fn what_is_refused_of_thinking_is_given_up() {
         let body = json!({ "type": "error", "error": error }).to_string();
         Reply::body(400, "application/json", &body)
     };
-    let server =
-        Server::start(refusals.iter().map(refusal).chain([good(), refusal(&refusals[0])])).await;
+    let after = [good(), refusal(&refusals[0]), good()];
+    let server = Server::start(refusals.iter().map(refusal).chain(after)).await;
     let provider = provider(&table(&server, ""));
     let block = json!({ "type": "thinking", "signature": "s" });
     let thought = reasoning("hm", Some(Kept::signature(0, block)));
@@ -267,6 +267,12 @@ async fn what_is_refused_of_thinking_is_given_up() {
     let (events, failed) = read(provider.stream(request())).await;
     assert_eq!((events, failed.expect("it is refused").adapted), (vec![], false), "that is final");
     assert!(keys[0] != keys[1] && keys[1] == keys[2], "{keys:?}");
+    // Another conversation misses nothing.
+    let fresh = Request {
+        messages: vec![provider.encode("m", None, &[user(vec![Part::text("Hi.")])])],
+        ..request()
+    };
+    assert_eq!(read(provider.stream(fresh)).await.1, None);
     let asked = server.asked();
     let bodies =
         asked.iter().map(|asked| serde_json::from_slice::<Value>(&asked.body).expect("JSON"));
@@ -275,6 +281,7 @@ async fn what_is_refused_of_thinking_is_given_up() {
         (first, body.get("thinking").is_some())
     };
     let forms: Vec<_> = bodies.map(form).collect();
-    let expected = [("thinking", true), ("text", true), ("text", false), ("text", false)];
+    let expected =
+        [("thinking", true), ("text", true), ("text", false), ("text", false), ("text", true)];
     assert_eq!(forms, expected.map(|(first, thinks)| (json!(first), thinks)));
 }
