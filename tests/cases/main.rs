@@ -6,6 +6,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that finds nothing fails")]
 
+#[macro_use]
+mod wires;
+
+mod compaction;
 mod daemon;
 mod history;
 mod json_rpc;
@@ -14,4 +18,3 @@ mod prompts;
 mod requests;
 mod socket;
 mod store;
-mod wires;

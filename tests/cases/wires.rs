@@ -10,24 +10,25 @@ use harness::client::is_turn_end;
 use harness::{Answer, Client, Daemon, Dialect, Gate, ModelServer};
 use serde_json::{Value, json};
 
-/// Makes a test of each function for each wire format.
+/// Makes a test of each function of a module for each wire format.
 macro_rules! over_each_wire {
-    ($($name:ident),* $(,)?) => {
-        over_each_wire! { @ openai_chat Chat $($name)* }
-        over_each_wire! { @ openai_responses Responses $($name)* }
-        over_each_wire! { @ anthropic_messages Messages $($name)* }
+    ($module:ident: $($name:ident),* $(,)?) => {
+        over_each_wire! { @ $module openai_chat Chat $($name)* }
+        over_each_wire! { @ $module openai_responses Responses $($name)* }
+        over_each_wire! { @ $module anthropic_messages Messages $($name)* }
     };
-    (@ $wire:ident $dialect:ident $($name:ident)*) => {
+    (@ $module:ident $wire:ident $dialect:ident $($name:ident)*) => {
         mod $wire {
             $(#[tokio::test]
             async fn $name() {
-                crate::wires::$name(harness::Dialect::$dialect).await;
+                crate::$module::$name(harness::Dialect::$dialect).await;
             })*
         }
     };
 }
 
 over_each_wire! {
+    wires:
     a_whole_turn_with_tools,
     a_prompt_is_asked_and_answered,
     an_interrupt_and_a_resume,
@@ -42,16 +43,16 @@ over_each_wire! {
     an_answer_that_was_cut_by_its_length,
 }
 
-struct Scene {
+pub(crate) struct Scene {
     dialect: Dialect,
-    model: ModelServer,
-    daemon: Daemon,
-    client: Client,
-    session: String,
+    pub(crate) model: ModelServer,
+    pub(crate) daemon: Daemon,
+    pub(crate) client: Client,
+    pub(crate) session: String,
 }
 
 impl Scene {
-    async fn start(dialect: Dialect, mode: &str) -> Self {
+    pub(crate) async fn start(dialect: Dialect, mode: &str) -> Self {
         let model = ModelServer::speaking(dialect).await;
         // Chat's servers differ: this one takes messages of one role in a row.
         let config = format!("{}[permission]\nmode = \"{mode}\"\n", model.config());
@@ -63,34 +64,34 @@ impl Scene {
     }
 
     /// What is seen up to the end of a turn.
-    async fn end(&mut self) -> Vec<Value> {
+    pub(crate) async fn end(&mut self) -> Vec<Value> {
         self.client.watch_until(is_turn_end).await
     }
 
-    async fn turn(&mut self, id: &str, text: &str) -> Vec<Value> {
+    pub(crate) async fn turn(&mut self, id: &str, text: &str) -> Vec<Value> {
         self.client.submit(&self.session, id, text).await;
         self.end().await
     }
 
     /// A turn that completes.
-    async fn completes(&mut self, id: &str, text: &str) -> Vec<Value> {
+    pub(crate) async fn completes(&mut self, id: &str, text: &str) -> Vec<Value> {
         let seen = self.turn(id, text).await;
         assert_eq!(seen.last().unwrap()["type"], "turn.completed", "{seen:#?}");
         seen
     }
 
-    async fn op(&mut self, id: &str, kind: &str) {
+    pub(crate) async fn op(&mut self, id: &str, kind: &str) {
         self.client.submit_op(&self.session, id, json!({ "type": kind })).await;
     }
 
-    async fn crash(&mut self) {
+    pub(crate) async fn crash(&mut self) {
         self.daemon.kill();
         self.daemon.restart().await;
         self.client = self.daemon.client().await;
         self.client.subscribe(&self.session, Some(0)).await;
     }
 
-    fn said(&self, request: usize) -> Vec<(String, String)> {
+    pub(crate) fn said(&self, request: usize) -> Vec<(String, String)> {
         let asked = self.model.asked();
         let asked = asked.get(request).unwrap_or_else(|| panic!("no request {request}"));
         self.dialect.said(&asked.body)
@@ -101,7 +102,7 @@ impl Scene {
     }
 
     /// The texts of the results in a request.
-    fn results(&self, request: usize) -> Vec<String> {
+    pub(crate) fn results(&self, request: usize) -> Vec<String> {
         let said = self.said(request);
         said.into_iter().filter(|(role, _)| role == "tool").map(|(_, text)| text).collect()
     }
@@ -109,15 +110,20 @@ impl Scene {
     /// No request was refused, and each extends the one before.
     fn check(&self) {
         self.model.assert_all_taken();
-        for (index, pair) in self.model.asked().windows(2).enumerate() {
-            let [before, after] =
-                [&pair[0], &pair[1]].map(|asked| self.dialect.prefix(&asked.bytes));
-            assert!(
-                after.starts_with(&before),
-                "request {} leaves the prefix:\n{before}\n\n{after}",
-                index + 1
-            );
+        for request in 1..self.model.asked().len() {
+            self.assert_extends(request, request - 1);
         }
+    }
+
+    /// A request has the bytes of an earlier one before its end.
+    pub(crate) fn assert_extends(&self, request: usize, earlier: usize) {
+        let asked = self.model.asked();
+        let [before, after] =
+            [earlier, request].map(|index| self.dialect.prefix(&asked[index].bytes));
+        assert!(
+            after.starts_with(&before),
+            "request {request} leaves the prefix:\n{before}\n\n{after}"
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! A conversation that outgrows its model's window: pruned, summed up, gone on with.
 //!
-//! The server is as strict about the request for a summary as about any other (b7, b10). Its
+//! That each server takes such requests is shown over each wire format in `cases/compaction.rs`. The
 //! reports of usage are what fills the window of 32,768 tokens; what is due at 85 % of what the
 //! output reserve leaves is due at 24,371.
 //!
@@ -9,7 +9,7 @@
 use harness::{Answer, Gate};
 use serde_json::{Value, json};
 
-use crate::scene::{FULL, Scene, end_of, of_type};
+use crate::scene::{Scene, end_of, of_type};
 
 /// More than the window takes.
 const FULL_WINDOW: u64 = 28_000;
@@ -44,80 +44,6 @@ fn assert_asks_for_a_summary(scene: &Scene, request: usize) {
     let (role, text) = scene.last_message(request);
     assert_eq!(role, "user");
     assert!(text.contains("Write a summary"), "{text}");
-}
-
-/// Whether a request has the bytes of an earlier one before its end.
-fn extends(scene: &Scene, request: usize, earlier: usize) -> bool {
-    let asked = scene.model.asked();
-    let before = asked[earlier].bytes.strip_suffix(b"]}").expect("a body ends with its closing");
-    asked[request].bytes.starts_with(before)
-}
-
-/// Automatic, with the cached prefix; the task stays word for word; the same bytes after a crash.
-#[tokio::test]
-async fn b7_b10_a_full_window_is_summed_up_and_the_turn_goes_on() {
-    let mut scene = Scene::start("").await;
-    filled(&mut scene).await;
-    scene.model.push(Answer::saying(SUMMARY).usage(FULL_WINDOW, 50));
-    scene.model.push(Answer::saying("The fourth answer.").usage(3_000, 10));
-    let seen = scene.turn("s4", "Question 4.").await;
-    assert_eq!(end_of(&seen), "turn.completed");
-    assert_eq!(seen.last().unwrap()["iterations"], 1, "a summary is no iteration");
-    assert_eq!(seen.last().unwrap()["usage"]["input"], FULL_WINDOW + 3_000, "and is paid for");
-    assert_eq!(warnings(&seen), Vec::<&str>::new());
-    let compacted = of_type(&seen, "context.compacted")[0];
-    let of = |field: &str| compacted[field].as_u64().unwrap();
-    assert!(of("tokens_before") > FULL_WINDOW, "{compacted}");
-    assert!(of("tokens_after") * 2 < FULL_WINDOW, "{compacted}");
-
-    assert!(extends(&scene, 3, 2), "the request for the summary is in the provider's cache");
-    assert_asks_for_a_summary(&scene, 3);
-    assert!(text_of(&scene, 3).contains("Question 4."), "the open task is in it");
-    let after = text_of(&scene, 4);
-    for part in ["Question 1.", "Question 2.", "Question 3.", SUMMARY, "Question 4."] {
-        assert!(after.contains(part), "{part}: {after}");
-    }
-    assert!(after.len() * 2 < text_of(&scene, 2).len(), "{after}");
-    assert!(
-        !of_type(&seen, "message.delta")
-            .iter()
-            .any(|delta| { delta["delta"].as_str().is_some_and(|delta| delta.contains("Three")) })
-    );
-
-    scene.crash().await;
-    scene.model.push(Answer::saying("The fifth.").usage(3_100, 10));
-    scene.submit("s5", "Question 5.").await;
-    scene.asked(6).await;
-    assert!(extends(&scene, 5, 4), "stable prefix, also over a restart");
-    scene.model.assert_all_taken();
-}
-
-/// Old results go first; no model is asked for it.
-#[tokio::test]
-async fn old_results_are_pruned_before_anything_is_summed_up() {
-    let mut scene = Scene::start(FULL).await;
-    for (number, tokens) in [(1, 5_000), (2, 9_000), (3, 12_000), (4, 20_000)] {
-        scene
-            .daemon
-            .write_file(&format!("{number}.txt"), &format!("{number} of it\n").repeat(2_000));
-        let arguments = json!({ "path": format!("{number}.txt") });
-        scene.model.push(Answer::calling("read", &arguments).usage(tokens, 50));
-    }
-    scene.model.push(Answer::saying("Read.").usage(14_000, 10));
-    let seen = scene.turn("s1", "Read all.").await;
-    assert_eq!(end_of(&seen), "turn.completed");
-    assert_eq!(of_type(&seen, "context.pruned").len(), 1);
-    assert_eq!(of_type(&seen, "context.compacted").len(), 0);
-    assert_eq!(scene.model.asked().len(), 5);
-    let results = scene.results(4);
-    assert!(results[0].contains("was removed to make room"), "{}", results[0]);
-    assert!(results[3].contains("4 of it"), "the newest is whole");
-    scene.crash().await;
-    scene.model.push(Answer::saying("Yes.").usage(14_100, 10));
-    scene.submit("s2", "Sure?").await;
-    scene.asked(6).await;
-    assert!(extends(&scene, 5, 4), "a stub is a stub after a restart too");
-    scene.model.assert_all_taken();
 }
 
 /// On request: a turn of its own, refused while one runs; the next turn reads the summary.
@@ -225,7 +151,7 @@ async fn a_window_that_nobody_knows_is_learned_from_a_refusal_and_kept() {
     let mut scene = Scene::with(model, &config).await;
     filled(&mut scene).await;
     scene.model.push(Answer::refusing(400, "prompt is too long"));
-    scene.model.push(Answer::saying(SUMMARY));
+    scene.model.push(Answer::saying(SUMMARY).usage(22_000, 50));
     scene.model.push(Answer::saying("The fourth answer.").usage(3_000, 10));
     let seen = scene.turn("s4", "Question 4.").await;
     assert_eq!(
@@ -238,8 +164,8 @@ async fn a_window_that_nobody_knows_is_learned_from_a_refusal_and_kept() {
     }
     scene.model.push(long(22_000));
     scene.turn("s5", "Question 5.").await;
-    scene.model.push(Answer::saying(SUMMARY));
-    scene.model.push(Answer::saying("The sixth answer."));
+    scene.model.push(Answer::saying(SUMMARY).usage(22_000, 50));
+    scene.model.push(Answer::saying("The sixth answer.").usage(3_000, 10));
     let seen = scene.turn("s6", "Question 6.").await;
     assert_eq!((end_of(&seen), warnings(&seen)), (&json!("turn.completed"), vec![]));
     assert_eq!(of_type(&seen, "context.compacted").len(), 1);
