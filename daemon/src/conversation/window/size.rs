@@ -28,13 +28,13 @@ pub(super) struct Size {
 impl Size {
     pub(super) fn add(&mut self, item: &Item) {
         let estimate = tokens::of_item(item);
-        self.estimate = self.estimate.map(|all| all + estimate);
+        self.estimate = self.estimate.map(|all| all.saturating_add(estimate));
         match &item.body {
             ItemBody::Assistant(answer) if answer.usage.input > 0 => {
-                self.reported = Some(answer.usage.input + answer.usage.output);
+                self.reported = Some(answer.usage.input.saturating_add(answer.usage.output));
                 self.since = 0;
             }
-            _ => self.since += estimate,
+            _ => self.since = self.since.saturating_add(estimate),
         }
     }
 }
@@ -43,8 +43,8 @@ impl Window {
     /// Tokens of the next request, with tools of so many.
     pub fn tokens(&mut self, tools: u64) -> u64 {
         match self.size.reported {
-            Some(reported) => reported + self.size.since,
-            None => self.estimate() + tools,
+            Some(reported) => reported.saturating_add(self.size.since),
+            None => self.estimate().saturating_add(tools),
         }
     }
 

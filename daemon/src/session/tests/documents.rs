@@ -64,6 +64,27 @@ async fn an_exported_session_comes_back_under_a_new_id_with_the_same_items() {
 }
 
 #[tokio::test]
+async fn counts_of_a_document_that_nobody_can_have_end_no_turn() {
+    let house = House::new();
+    let session = talked(&house).await;
+    let content = export(&house, &session.session_id, ExportFormat::Json).await;
+    let mut document: Value = serde_json::from_str(&content).expect("JSON");
+    for item in document["items"].as_array_mut().expect("items") {
+        if item["role"] == "assistant" {
+            for count in ["input", "output", "cache_read", "cache_write", "reasoning"] {
+                item["usage"][count] = u64::MAX.into();
+            }
+        }
+    }
+    let params = json!({ "content": document.to_string() });
+    let imported = import(&house, params).await.expect("a session");
+    let mut eyes = house.watch(&imported.session_id).await;
+    house.say(&imported.session_id, "s1", "think").await;
+    let end = eyes.end().await;
+    assert!(matches!(end.body, EventBody::TurnCompleted { .. }), "{end:?}");
+}
+
+#[tokio::test]
 async fn what_is_no_document_makes_no_session() {
     let house = House::new();
     let session = talked(&house).await;
