@@ -1,8 +1,8 @@
 //! One connection: it reads, hands calls over in the order of arrival, and sees to its own end.
 //!
-//! The reader waits for two things only: for bytes, and for one of the connection's permits for
-//! calls. So a client that sends without reading its answers is not read any further, and one that
-//! waits for a slow call can still ask for other things.
+//! The reader waits for bytes, for one of the connection's permits for calls, and while many answers
+//! wait to be read. So a client that sends without reading its answers is not read any further, and
+//! one that waits for a slow call can still ask for other things.
 //!
 //! An end of input is not the end: what was asked is answered first (for at most [`DRAIN`]), then
 //! the subscriptions end, then what is queued is written, then the socket is closed.
@@ -35,6 +35,9 @@ use crate::rpc::outbound::Outbound;
 /// Calls that one connection may have running, answers that wait for room included: more would
 /// only wait for the store.
 pub const MAX_CALLS: usize = 256;
+/// Answers of one connection that may wait for room. Each of them is whole in memory, so a client
+/// that does not read them is not asked for more.
+pub const MAX_UNREAD: usize = 16;
 /// How long an end of input waits for answers, and answers for a client that does not read.
 const DRAIN: Duration = Duration::from_secs(30);
 /// How long a stopping daemon waits for a client that does not read.
@@ -68,6 +71,7 @@ pub async fn serve(stream: UnixStream, number: u64, dispatch: Dispatch, stop: Ca
         framing,
         decoder: Decoder::new(dispatch.max_message_bytes),
         calls: Arc::new(Semaphore::new(MAX_CALLS)),
+        unread: Arc::new(Semaphore::new(MAX_UNREAD)),
         dispatch,
         context: context.clone(),
     };
@@ -132,6 +136,7 @@ struct Reader {
     framing: Arc<OnceLock<Framing>>,
     decoder: Decoder,
     calls: Arc<Semaphore>,
+    unread: Arc<Semaphore>,
     dispatch: Dispatch,
     context: Arc<Context>,
 }
@@ -203,7 +208,7 @@ impl Reader {
         let permit = self.permit().await;
         match self.dispatch.begin(&self.context, entry) {
             Begun::Done(None) => {}
-            Begun::Done(Some(answer)) => self.queue(answer, permit),
+            Begun::Done(Some(answer)) => self.queue(answer, permit).await,
             Begun::Pending(call) => self.spawn_answer(call, permit),
         }
     }
@@ -227,23 +232,31 @@ impl Reader {
 
     async fn answer_one(&self, id: Id, error: &RpcError) {
         let permit = self.permit().await;
-        self.queue(failed(id, error), permit);
+        self.queue(failed(id, error), permit).await;
     }
 
-    /// Queues an answer now, or leaves the waiting to a task.
-    fn queue(&self, answer: Answer, permit: OwnedSemaphorePermit) {
+    /// Queues an answer now, or leaves the waiting to a task once few wait already.
+    async fn queue(&self, answer: Answer, permit: OwnedSemaphorePermit) {
         let Answer { id, json, lane, queued } = answer;
         match self.context.outbound.try_send(lane, json) {
             Ok(()) => queued.tell(),
             Err(json) => {
                 let answer = Answer { id, json, lane, queued };
-                self.spawn_answer(std::future::ready(Some(answer)), permit);
+                let place = place(self.unread.clone()).await;
+                let outbound = self.context.outbound.clone();
+                self.spawn(async move {
+                    send(&outbound, answer).await;
+                    drop((place, permit));
+                    None
+                });
             }
         }
     }
 
+    /// Leave to begin a call: not too many run, and not too many answers wait to be read.
     async fn permit(&self) -> OwnedSemaphorePermit {
-        self.calls.clone().acquire_owned().await.expect("it is never closed")
+        drop(place(self.unread.clone()).await);
+        place(self.calls.clone()).await
     }
 
     /// Runs a call, or the waiting of its answer, until the connection has waited long enough.
@@ -263,15 +276,26 @@ impl Reader {
         call: impl Future<Output = Option<Answer>> + Send + 'static,
         permit: OwnedSemaphorePermit,
     ) {
-        let outbound = self.context.outbound.clone();
+        let (outbound, unread) = (self.context.outbound.clone(), self.unread.clone());
         self.spawn(async move {
-            if let Some(answer) = call.await {
-                send(&outbound, answer).await;
+            if let Some(Answer { id, json, lane, queued }) = call.await {
+                match outbound.try_send(lane, json) {
+                    Ok(()) => queued.tell(),
+                    Err(json) => {
+                        let place = place(unread).await;
+                        send(&outbound, Answer { id, json, lane, queued }).await;
+                        drop(place);
+                    }
+                }
             }
             drop(permit);
             None
         });
     }
+}
+
+async fn place(among: Arc<Semaphore>) -> OwnedSemaphorePermit {
+    among.acquire_owned().await.expect("it is never closed")
 }
 
 async fn send(outbound: &Outbound, answer: Answer) {

@@ -10,7 +10,7 @@
 //! Receives handlers from `handlers`; hands jsonrpsee's `Methods` to `dispatch`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use agentd_protocol::error::{ErrorData, RpcError};
 use agentd_protocol::method::{Method, MethodInfo, TABLE};
@@ -101,6 +101,18 @@ impl Registration {
                 context.forwarders.spawn(once_queued(queued, watch));
                 Ok(payload)
             }
+        });
+    }
+
+    /// Registers a method that has always the same result: this JSON.
+    pub fn fixed<M>(&mut self, result: &'static LazyLock<Box<RawValue>>)
+    where
+        M: Method + 'static,
+        M::Params: Send + 'static,
+    {
+        self.insert::<M, _, _>(move |params, _, _| async move {
+            let _: M::Params = params::parse(params.as_str())?;
+            Ok(success(&**result))
         });
     }
 

@@ -298,9 +298,10 @@ async fn a_client_that_does_not_read_is_not_read_any_further() {
     let mut client = Client::to(&lab);
     let request = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"big\",\"params\":[20000]}\n";
     client.write(request.repeat(1_000)).await;
-    until(|| lab.0.big.load(Ordering::Relaxed) > MAX_CALLS).await;
+    let queued = QUEUE_BYTES / 20_000;
+    until(|| lab.0.big.load(Ordering::Relaxed) > queued).await;
     // Answers that wait for room, those in the queue, and what the kernel takes.
-    let held = MAX_CALLS + QUEUE_BYTES / 20_000 + 20;
+    let held = MAX_UNREAD + queued + 20;
     for read in 0..1_000 {
         assert!(lab.0.big.load(Ordering::Relaxed) <= read + held);
         assert!(client.line().await.unwrap()["result"].is_string());

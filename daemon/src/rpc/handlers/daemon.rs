@@ -17,7 +17,8 @@ use agentd_protocol::openrpc;
 use agentd_protocol::session::UnsubscribeResult;
 use bytes::Bytes;
 use futures_util::FutureExt;
-use serde_json::{Value, json};
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -32,11 +33,12 @@ const SUBSCRIPTION: &str = "daemon";
 
 /// What `rpc.discover` answers. Made once: that takes thousands of times as long as other answers,
 /// and who asks for it again and again would hold up everybody.
-static DOCUMENT: LazyLock<Value> = LazyLock::new(openrpc::document);
+static DOCUMENT: LazyLock<Box<RawValue>> =
+    LazyLock::new(|| to_raw_value(&openrpc::document()).expect("the document is JSON"));
 
 pub(super) fn register(registration: &mut Registration) {
     registration.call::<Initialize, _, _>(initialize);
-    registration.call::<RpcDiscover, _, _>(|_, _, _| async move { Ok(DOCUMENT.clone()) });
+    registration.fixed::<RpcDiscover>(&DOCUMENT);
     registration.call::<GetDaemonStatus, _, _>(status);
     registration
         .call::<GetDaemonConfig, _, _>(|service, _, _| async move { Ok(service.config.view()) });
