@@ -83,7 +83,7 @@ fn probe_whole(path: &Path, check: bool) -> Result<Connection, Probe> {
     let conn = connection::open_to_write(path)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     migrate::version(&conn)?;
-    migrate::refuse_newer(&conn, path, MIGRATIONS).map_err(Probe::Refused)?;
+    migrate::refuse_others(&conn, path, MIGRATIONS).map_err(Probe::Refused)?;
     if check {
         let verdict: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
         if verdict != "ok" {

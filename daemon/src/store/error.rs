@@ -116,7 +116,11 @@ pub(super) fn cause(error: &rusqlite::Error) -> String {
         Some(ErrorCode::CannotOpen) => "the file cannot be opened",
         Some(ErrorCode::PermissionDenied) => "permission denied",
         Some(ErrorCode::TooBig) => "a value is too large",
-        _ => return error.to_string(),
+        // Without the statement.
+        _ => match error {
+            rusqlite::Error::SqlInputError { msg, .. } => return msg.clone(),
+            _ => return error.to_string(),
+        },
     };
     words.to_owned()
 }

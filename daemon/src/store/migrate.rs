@@ -32,14 +32,20 @@ pub(super) fn version(conn: &Connection) -> rusqlite::Result<usize> {
     conn.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-/// [`Error::Failed`] for a database that a newer agentd wrote.
-pub(super) fn refuse_newer(
+/// [`Error::Failed`] for a database that a newer agentd wrote, or another program.
+pub(super) fn refuse_others(
     conn: &Connection,
     path: &Path,
     known: &[Migration],
 ) -> Result<(), Error> {
     let found = version(conn)?;
     let known = known.len();
+    // What cannot be read is not refused here: it may be a damaged one of ours.
+    let any = || conn.query_row("SELECT count(*) > 0 FROM sqlite_schema", [], |row| row.get(0));
+    if found == 0 && any().is_ok_and(|any| any) {
+        let cause = "another program's database: nothing was changed, use another --state-dir";
+        return Err(Error::failed("open the database", cause, path));
+    }
     if found <= known {
         return Ok(());
     }

@@ -2,6 +2,7 @@
 //! at all.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rusqlite::Connection;
@@ -48,6 +49,27 @@ async fn e17_a_newer_schema_is_refused_and_left_as_it_is() {
     assert!(text.contains(&format!("version {}", known + 1)), "{text}");
     assert!(text.contains(&format!("up to {known}")), "{text}");
     assert_eq!(bytes(dir.path()), before);
+}
+
+#[tokio::test]
+async fn another_programs_database_is_refused_and_left_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let path = dir.path().join("agentd.db");
+    Connection::open(&path).unwrap().execute_batch("CREATE TABLE sessions (a)").unwrap();
+    let before = fs::read(&path).unwrap();
+    let refused = Store::open(dir.path(), options("dmn_test"), Clock::manual()).unwrap_err();
+    let text = refused.to_string();
+    assert!(text.contains("another program") && text.contains("--state-dir"), "{text}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn an_error_of_a_statement_does_not_quote_it() {
+    let conn = Connection::open_in_memory().unwrap();
+    let error = Error::from(conn.execute_batch("SELECT 1 FROM nowhere").unwrap_err());
+    let text = error.to_string();
+    assert!(text.contains("nowhere") && !text.contains("SELECT"), "{text}");
 }
 
 const FIRST: Migration = Migration { sql: "CREATE TABLE a (x)", rewrites: false };
