@@ -133,11 +133,11 @@ impl Actor {
 
     /// What a command is, with all that the store knows of it.
     async fn admit(&mut self, command: Command) -> Input {
-        if self.state.epoch.is_none() && self.services.store.is_shared() {
+        if self.services.store.is_shared() {
             self.overtaken.may(&command);
-            self.catch_up().await;
-        } else {
-            self.overtaken.cannot();
+            if self.state.epoch.is_none() {
+                self.catch_up().await;
+            }
         }
         match command {
             Command::Submit(submitted) => self.look_up(submitted).await,

@@ -1,8 +1,9 @@
 //! Commands that another daemon's write went ahead of: they are taken again, by themselves.
 //!
 //! Where several daemons share a store, one of them may write to a session at rest between another's
-//! look at it and its own write. That write changes nothing then; the session is read again and what
-//! was asked is decided anew, before anything that was asked after it.
+//! look at it and its own write, or may have taken a session and given it back while its holder stood
+//! still. That write changes nothing then; the session is read again and what was asked is decided
+//! anew, before anything that was asked after it.
 //!
 //! Receives commands and failed transactions from the actor; hands it the commands back.
 
@@ -54,16 +55,13 @@ impl Overtaken {
         };
     }
 
-    /// Nothing is in hand that may be.
-    pub(super) fn cannot(&mut self) {
-        self.asked = None;
-    }
-
     /// The transaction that this answer waits for changed nothing: the command is taken again if
     /// another daemon was faster, else refused.
     pub(super) fn failed(&mut self, answer: Answer, error: &store::Error) {
-        let faster = matches!(error, store::Error::HeadMoved { .. }) && self.times < MAX_AGAIN;
-        let again = match (self.asked.take().filter(|_| faster), answer) {
+        // Whoever still holds the lease is named by another error, and asked instead.
+        let faster = matches!(error, store::Error::HeadMoved { .. } | store::Error::LeaseLost);
+        let may = faster && self.times < MAX_AGAIN;
+        let again = match (self.asked.take().filter(|_| may), answer) {
             (Some(Asked::Submit(asked)), Answer::Submitted { reply, .. }) => {
                 let (params, caller) = *asked;
                 Command::Submit(Box::new(Submitted { params, caller, reply }))

@@ -13,6 +13,10 @@ use agentd_protocol::item::{Item, ItemBody, Marker, Origin, Part};
 
 use super::{Round, View};
 
+/// No window is taken for smaller than this because of a request that was too long: servers may mean
+/// something else by it.
+const SMALLEST: u64 = 4_096;
+
 /// The markers so far, and the view that they make.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
@@ -85,7 +89,7 @@ impl Marks {
         });
         let said = overflows.clone().filter_map(|(_, window)| window);
         let refused = overflows.map(|(tokens, _)| tokens);
-        said.chain(known).min().or_else(|| refused.min())
+        said.chain(known).min().or_else(|| refused.min().map(|tokens| tokens.max(SMALLEST)))
     }
 
     fn in_force(&self) -> impl DoubleEndedIterator<Item = (&Arc<Item>, &Marker)> {

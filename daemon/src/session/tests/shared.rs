@@ -2,6 +2,7 @@
 
 use agentd_protocol::event::EventBody;
 use agentd_protocol::permission::{Decision, PermissionReplyParams, Scope};
+use agentd_protocol::submission::Disposition;
 use serde_json::json;
 
 use super::house::{House, caller};
@@ -31,6 +32,23 @@ async fn who_was_overtaken_by_another_daemon_asks_again_by_itself() {
         eyes.until(|body| matches!(body, EventBody::SubmissionAccepted { .. })).await;
         accepted += 1;
     }
+}
+
+#[tokio::test]
+async fn who_lost_a_session_without_noticing_asks_again_by_itself() {
+    let (one, two) = House::pair();
+    let session_id = &one.session(json!({})).await.session_id;
+    let (mut eyes, mut other) = (one.watch(session_id).await, two.watch(session_id).await);
+    one.say(session_id, "s1", "write a.txt with one").await;
+    let prompt_id = eyes.prompt().await;
+    // It is taken, worked on and given back before the first daemon's next renewal.
+    two.registry.take_over(session_id).await.expect("taken");
+    two.reply(&prompt_id, Decision::Deny).await.expect("it is open there too");
+    other.end().await;
+    let accepted = one.say(session_id, "s2", "think").await;
+    assert_eq!(accepted.disposition, Disposition::Started, "the turn it knew is over");
+    let end = other.end().await;
+    assert_eq!((end.turn_id, end.body.name()), (accepted.turn_id, "turn.completed"));
 }
 
 #[tokio::test]

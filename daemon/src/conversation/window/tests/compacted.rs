@@ -309,12 +309,14 @@ fn a_models_window_is_what_was_said_of_it_or_refused() {
     let mut window = pushed(&long(1));
     assert_eq!((window.window_of("a/a", None), window.window_of("a/a", Some(9))), (None, Some(9)));
     let before = view(&mut window);
-    window.push(overflow(7, "a/a", 900, None));
-    window.push(overflow(8, "a/a", 1_000, None));
-    assert_eq!(window.window_of("a/a", None), Some(900), "the shortest that was too long");
+    window.push(overflow(7, "a/a", 90_000, None));
+    window.push(overflow(8, "a/a", 100_000, None));
+    assert_eq!(window.window_of("a/a", None), Some(90_000), "the shortest that was too long");
+    window.push(overflow(9, "a/a", 800, None));
+    assert_eq!(window.window_of("a/a", None), Some(4_096), "nothing is so small");
     assert_eq!(window.window_of("a/a", Some(5_000)), Some(5_000), "what is known is no guess");
     assert_eq!(window.window_of("b/b", None), None, "another model has another");
-    window.push(overflow(9, "a/a", 800, Some(2_000)));
+    window.push(overflow(10, "a/a", 800, Some(2_000)));
     for (known, counts) in [(None, 2_000), (Some(5_000), 2_000), (Some(1_500), 1_500)] {
         assert_eq!(window.window_of("a/a", known), Some(counts), "what the provider said is");
     }
