@@ -18,6 +18,7 @@ use super::events::{self, Numbered};
 use super::lease::{self, Terms};
 use super::project::{Target, project};
 use super::record::{Append, LeaseUse, Row};
+use super::sessions::Moved;
 use super::{files, items, sessions, submissions};
 
 /// An append with its events numbered.
@@ -85,8 +86,9 @@ pub(super) fn apply(
             submissions::accepted(target, params, digest, result)?;
         }
     }
+    let mut moved = Moved::default();
     for numbered in &prepared.events {
-        write(target, numbered)?;
+        write(target, numbered, &mut moved)?;
     }
     for row in &prepared.rows {
         match row {
@@ -97,18 +99,21 @@ pub(super) fn apply(
             Row::FileSeen { path, sha256 } => files::seen(target, path, sha256)?,
         }
     }
-    if let Some(last) = prepared.events.last() {
-        sessions::moved(target, last.event().seq, last.event().time)?;
-    }
+    moved.write(target)?;
     if prepared.release {
         lease::release(conn, session, terms.holder, epoch)?;
     }
     Ok(epoch)
 }
 
-/// Writes one event and what follows from it.
-pub(super) fn write(target: Target<'_>, numbered: &Numbered) -> Result<(), Error> {
+/// Writes one event and what follows from it, but for what `moved` writes of all.
+pub(super) fn write(
+    target: Target<'_>,
+    numbered: &Numbered,
+    moved: &mut Moved,
+) -> Result<(), Error> {
     let event = numbered.event();
+    moved.by(event);
     let item = match (event.body.item(), numbered.item_json()) {
         (Some(item), Some(json)) => Some(items::completed(target, item, json)?),
         _ => None,

@@ -11,11 +11,11 @@ use agentd_protocol::item::ToolStatus;
 use agentd_protocol::permission::Risk;
 use agentd_protocol::time::Time;
 use rusqlite::Connection;
-use serde_json::Value;
 
-use super::column::{Json, Millis, Word};
+use super::column::{Millis, Word};
 use super::error::Error;
 use super::project::{Target, turn_of};
+use super::turns;
 
 /// The model asked for it.
 pub(super) fn called(
@@ -23,14 +23,13 @@ pub(super) fn called(
     event: &Event,
     call_id: &CallId,
     item_id: &ItemId,
-    (name, arguments): (&str, &Value),
+    name: &str,
 ) -> Result<(), Error> {
     target
         .conn
         .prepare_cached(
-            "INSERT INTO calls (session, call_id, turn_id, item_id, name, arguments, state,
-                                called_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'called', ?7)",
+            "INSERT INTO calls (session, call_id, turn_id, item_id, name, state, called_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, 'called', ?6)",
         )?
         .execute((
             target.session,
@@ -38,34 +37,25 @@ pub(super) fn called(
             turn_of(event)?.as_str(),
             item_id.as_str(),
             name,
-            Json(arguments),
             Millis(event.time),
         ))?;
     Ok(())
 }
 
-/// It is about to run; hooks may have changed its arguments.
+/// It is about to run.
 pub(super) fn started(
     target: Target<'_>,
     time: Time,
     call_id: &CallId,
-    (summary, risk, arguments): (&str, Risk, Option<&Value>),
+    (summary, risk): (&str, Risk),
 ) -> Result<(), Error> {
     let started = target
         .conn
         .prepare_cached(
-            "UPDATE calls SET state = 'started', started_at = ?3, summary = ?4, risk = ?5,
-                 arguments = coalesce(?6, arguments)
+            "UPDATE calls SET state = 'started', started_at = ?3, summary = ?4, risk = ?5
              WHERE session = ?1 AND call_id = ?2 AND state = 'called'",
         )?
-        .execute((
-            target.session,
-            call_id.as_str(),
-            Millis(time),
-            summary,
-            Word(risk),
-            arguments.map(Json),
-        ))?;
+        .execute((target.session, call_id.as_str(), Millis(time), summary, Word(risk)))?;
     if started == 0 {
         return Err(Error::Inconsistent(format!("call {call_id} starts and was not called")));
     }
@@ -100,13 +90,17 @@ pub(super) fn discarded(target: Target<'_>, calls: &[CallId]) -> Result<(), Erro
     Ok(())
 }
 
-/// Calls that started and have no result.
+/// Calls that started and have no result: some of the open turn, if one is. They are looked for among
+/// the session's calls, which only a watcher's joining does, so that no call enters an index and
+/// leaves it again.
 pub(super) fn running(conn: &Connection, session: i64) -> Result<Vec<CallId>, Error> {
+    let Some(open) = turns::open(conn, session)? else { return Ok(Vec::new()) };
     let calls = conn
         .prepare_cached(
-            "SELECT call_id FROM calls WHERE session = ?1 AND state = 'started' ORDER BY id",
+            "SELECT call_id FROM calls
+             WHERE session = ?1 AND turn_id = ?2 AND state = 'started' ORDER BY id",
         )?
-        .query_map([session], |row| Ok(row.get_ref(0)?.as_str()?.into()))?
+        .query_map((session, open.turn_id.as_str()), |row| Ok(row.get_ref(0)?.as_str()?.into()))?
         .collect::<Result<_, _>>()?;
     Ok(calls)
 }

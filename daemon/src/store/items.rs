@@ -63,7 +63,7 @@ pub(super) fn started(
              VALUES (?1, ?2, ?3, 'streaming', ?4, ?5)",
         )?
         .execute((target.session, item_id.as_str(), item.index, attempt, Json(&item)))?;
-    Ok(())
+    sessions::booked(target, item.index)
 }
 
 /// Whether the item is booked; if so it streams in this attempt from now on.
@@ -95,7 +95,9 @@ pub(super) fn abandon(target: Target<'_>) -> Result<(), Error> {
     target
         .conn
         .prepare_cached(
-            "UPDATE items SET status = 'reset' WHERE session = ?1 AND status = 'streaming'",
+            "UPDATE items SET status = 'reset'
+             WHERE session = ?1 AND status = 'streaming'
+                 AND item_index = (SELECT booked FROM sessions WHERE id = ?1)",
         )?
         .execute([target.session])?;
     target
@@ -129,7 +131,6 @@ pub(super) fn completed(target: Target<'_>, item: &Item, json: &str) -> Result<i
             item.item_id, item.index
         )));
     }
-    sessions::counted(target, item.index)?;
     let Some(key) = key else { return insert(target, item, json) };
     target
         .conn
@@ -241,7 +242,7 @@ pub(super) fn streaming(conn: &Connection, session: i64) -> Result<Option<InFlig
         .prepare_cached(
             "SELECT item_id, attempt FROM items
              WHERE session = ?1 AND status = 'streaming'
-             ORDER BY item_index DESC LIMIT 1",
+                 AND item_index = (SELECT booked FROM sessions WHERE id = ?1)",
         )?
         .query_row([session], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;

@@ -20,6 +20,7 @@ use super::error::Error;
 use super::events::{self, Span};
 use super::project::Target;
 use super::record::NewSession;
+use super::sessions::Moved;
 use super::{sessions, turns};
 
 /// Stands where an event was lost.
@@ -39,6 +40,9 @@ pub(super) fn mend(conn: &Connection) -> Result<(), Error> {
         "UPDATE sessions SET item_count = (
              SELECT coalesce(max(item_index), 0) FROM items
              WHERE items.session = sessions.id AND status = 'complete');
+         UPDATE sessions SET booked = (
+             SELECT max(item_index) FROM items
+             WHERE items.session = sessions.id AND status = 'streaming');
          UPDATE sessions SET active_turn_id = (
              SELECT turn_id FROM turns
              WHERE turns.session = sessions.id AND ended_seq IS NULL);
@@ -75,8 +79,7 @@ fn restore_sessions(conn: &Connection) -> Result<(), Error> {
             };
             sessions::insert(conn, &new)?;
             let made = Target { conn, session: conn.last_insert_rowid() };
-            sessions::used(made, &new.session.usage)?;
-            sessions::moved(made, new.session.head_seq, new.session.updated_at)?;
+            Moved::of(&new.session).write(made)?;
             conn.execute("UPDATE sessions SET id = ?2 WHERE id = ?1", (made.session, key))?;
         }
     }

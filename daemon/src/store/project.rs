@@ -46,11 +46,11 @@ pub(super) fn project(target: Target<'_>, event: &Event) -> Result<(), Error> {
             items::reset(target, item_id, *attempt)?;
             calls::discarded(target, discarded)
         }
-        EventBody::ToolCalled { call_id, item_id, name, arguments } => {
-            calls::called(target, event, call_id, item_id, (name, arguments))
+        EventBody::ToolCalled { call_id, item_id, name, .. } => {
+            calls::called(target, event, call_id, item_id, name)
         }
-        EventBody::ToolStarted { call_id, summary, risk, arguments } => {
-            calls::started(target, event.time, call_id, (summary, *risk, arguments.as_ref()))
+        EventBody::ToolStarted { call_id, summary, risk, .. } => {
+            calls::started(target, event.time, call_id, (summary, *risk))
         }
         EventBody::ToolCompleted { call_id, status, .. } => {
             calls::completed(target, event.time, call_id, *status)
@@ -62,10 +62,6 @@ pub(super) fn project(target: Target<'_>, event: &Event) -> Result<(), Error> {
         EventBody::PermissionResolved(resolved) | EventBody::QuestionResolved(resolved) => {
             prompts::resolved(target, event.time, resolved)
         }
-        EventBody::UsageUpdated { turn, session, .. } => {
-            turns::used(target, event.turn_id.as_ref(), turn)?;
-            sessions::used(target, session)
-        }
         EventBody::MemoryCandidate { memory_id, text } => {
             knowledge::memory_candidate(target, event.time, memory_id, text)
         }
@@ -75,13 +71,14 @@ pub(super) fn project(target: Target<'_>, event: &Event) -> Result<(), Error> {
         EventBody::SessionRolledBack { item_id, hidden, .. } => {
             items::hidden(target, hidden, item_id)
         }
-        EventBody::TurnCompleted { .. }
-        | EventBody::TurnExhausted { .. }
-        | EventBody::TurnAborted { .. }
-        | EventBody::TurnFailed { .. } => turns::ended(target, event),
+        EventBody::TurnCompleted { totals }
+        | EventBody::TurnExhausted { totals, .. }
+        | EventBody::TurnAborted { totals, .. }
+        | EventBody::TurnFailed { totals, .. } => turns::ended(target, event, totals),
         EventBody::MessageCompleted { item } => items::recorded(target, item),
         EventBody::SessionCreated { .. }
         | EventBody::SubmissionAccepted { .. }
+        | EventBody::UsageUpdated { .. }
         | EventBody::RetryScheduled { .. }
         | EventBody::ContextPruned { .. }
         | EventBody::ContextCompacted { .. }

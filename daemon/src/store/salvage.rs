@@ -113,16 +113,23 @@ fn open_damaged(aside: &Path) -> rusqlite::Result<Connection> {
     Ok(damaged)
 }
 
+fn columns(conn: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
+    conn.prepare("SELECT name FROM pragma_table_info(?1)")?
+        .query_map([table], |row| row.get(0))?
+        .collect()
+}
+
 /// Copies a table's readable rows.
 fn rescue_table(
     conn: &Connection,
     damaged: &Connection,
     table: &str,
 ) -> Result<(u64, bool), Error> {
-    let columns: Vec<String> = conn
-        .prepare("SELECT name FROM pragma_table_info(?1)")?
-        .query_map([table], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
+    let mut columns = columns(conn, table)?;
+    // An older schema had not all of them.
+    if let Ok(there) = self::columns(damaged, table) {
+        columns.retain(|column| there.contains(column));
+    }
     let names = columns.join(", ");
     let marks = vec!["?"; columns.len()].join(", ");
     let mut insert =

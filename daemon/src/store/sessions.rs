@@ -54,15 +54,15 @@ pub(super) fn create(
     let (session_id, time) = (session.session_id.clone(), session.created_at);
     let mut body = EventBody::SessionCreated { session: Box::new(session), changed: Vec::new() };
     events::date_session(&mut body, 1, time);
-    let mut seq = 1;
-    let event = Event { seq, time, session_id: session_id.clone(), turn_id: None, body };
-    append::write(target, &Numbered::new(event)?)?;
-    for (turn_id, body) in copied::events(&new.items) {
-        seq += 1;
+    let event = Event { seq: 1, time, session_id: session_id.clone(), turn_id: None, body };
+    let mut moved = Moved::default();
+    append::write(target, &Numbered::new(event)?, &mut moved)?;
+    for (seq, (turn_id, body)) in (2..).zip(copied::events(&new.items)) {
         let (session_id, turn_id) = (session_id.clone(), Some(turn_id));
-        append::write(target, &Numbered::new(Event { seq, time, session_id, turn_id, body })?)?;
+        let event = Event { seq, time, session_id, turn_id, body };
+        append::write(target, &Numbered::new(event)?, &mut moved)?;
     }
-    moved(target, seq, time)?;
+    moved.write(target)?;
     Ok(Created { session: read(conn, target.session, terms)?, replayed: false })
 }
 
@@ -132,15 +132,6 @@ pub(super) fn state(
     Ok(())
 }
 
-/// What it used so far.
-pub(super) fn used(target: Target<'_>, usage: &Usage) -> Result<(), Error> {
-    target
-        .conn
-        .prepare_cached("UPDATE sessions SET usage = ?2 WHERE id = ?1")?
-        .execute((target.session, Json(usage)))?;
-    Ok(())
-}
-
 /// The turn that runs.
 pub(super) fn active_turn(target: Target<'_>, turn_id: Option<&TurnId>) -> Result<(), Error> {
     target
@@ -150,22 +141,64 @@ pub(super) fn active_turn(target: Target<'_>, turn_id: Option<&TurnId>) -> Resul
     Ok(())
 }
 
-/// It has a complete item at this place.
-pub(super) fn counted(target: Target<'_>, index: u64) -> Result<(), Error> {
+/// An item is booked at this place: the only one that may stream.
+pub(super) fn booked(target: Target<'_>, index: u64) -> Result<(), Error> {
     target
         .conn
-        .prepare_cached("UPDATE sessions SET item_count = max(item_count, ?2) WHERE id = ?1")?
+        .prepare_cached("UPDATE sessions SET booked = ?2 WHERE id = ?1")?
         .execute((target.session, index))?;
     Ok(())
 }
 
-/// Its last event is this one.
-pub(super) fn moved(target: Target<'_>, head: u64, time: Time) -> Result<(), Error> {
-    target
-        .conn
-        .prepare_cached("UPDATE sessions SET head = ?2, updated_at = ?3 WHERE id = ?1")?
-        .execute((target.session, head, Millis(time)))?;
-    Ok(())
+/// What changes with nearly every transaction, so that it is written once in each.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    /// The number and the time of the last event.
+    last: Option<(u64, Time)>,
+    /// The place of the last complete item, if there is a new one.
+    items: Option<u64>,
+    /// What the session used, if that changed.
+    usage: Option<Usage>,
+}
+
+impl Moved {
+    /// All of it, as the session has it.
+    pub(super) fn of(session: &Session) -> Self {
+        Self {
+            last: Some((session.head_seq, session.updated_at)),
+            items: Some(session.item_count),
+            usage: Some(session.usage),
+        }
+    }
+
+    /// Takes an event into account; they come in order.
+    pub(super) fn by(&mut self, event: &Event) {
+        self.last = Some((event.seq, event.time));
+        self.items = self.items.max(event.body.item().map(|item| item.index));
+        if let EventBody::UsageUpdated { session, .. } = &event.body {
+            self.usage = Some(*session);
+        }
+    }
+
+    /// Writes it.
+    pub(super) fn write(&self, target: Target<'_>) -> Result<(), Error> {
+        let Some((head, time)) = self.last else { return Ok(()) };
+        target
+            .conn
+            .prepare_cached(
+                "UPDATE sessions SET head = ?2, updated_at = ?3,
+                     item_count = max(item_count, ?4), usage = coalesce(?5, usage)
+                 WHERE id = ?1",
+            )?
+            .execute((
+                target.session,
+                head,
+                Millis(time),
+                self.items.unwrap_or(0),
+                self.usage.as_ref().map(Json),
+            ))?;
+        Ok(())
+    }
 }
 
 /// The session with this key, with its queue, prompts and lease.

@@ -4,7 +4,7 @@
 //!
 //! Receives events from `project.rs`; hands the open turn to `load.rs`.
 
-use agentd_protocol::event::Event;
+use agentd_protocol::event::{Event, TurnTotals};
 use agentd_protocol::id::{SubmissionId, TurnId};
 use agentd_protocol::session::{Limits, Usage};
 use rusqlite::{Connection, OptionalExtension};
@@ -47,24 +47,27 @@ pub(super) fn started(
     sessions::active_turn(target, Some(turn_id))
 }
 
-/// A model request began.
+/// A model request began. Only the first changes the row, so that one can tell that there was any;
+/// how many there were is written at the end.
 pub(super) fn iteration(target: Target<'_>, index: u32) -> Result<(), Error> {
     target
         .conn
         .prepare_cached(
-            "UPDATE turns SET iterations = ?2 WHERE session = ?1 AND ended_seq IS NULL",
+            "UPDATE turns SET iterations = ?2
+             WHERE session = ?1 AND ended_seq IS NULL AND iterations = 0",
         )?
         .execute((target.session, index))?;
     Ok(())
 }
 
 /// A turn ended.
-pub(super) fn ended(target: Target<'_>, event: &Event) -> Result<(), Error> {
+pub(super) fn ended(target: Target<'_>, event: &Event, totals: &TurnTotals) -> Result<(), Error> {
     let turn_id = turn_of(event)?;
     let ended = target
         .conn
         .prepare_cached(
-            "UPDATE turns SET ended_seq = ?3, ended_at = ?4, outcome = ?5
+            "UPDATE turns SET ended_seq = ?3, ended_at = ?4, outcome = ?5,
+                 iterations = max(iterations, ?6)
              WHERE session = ?1 AND turn_id = ?2 AND ended_seq IS NULL",
         )?
         .execute((
@@ -73,32 +76,28 @@ pub(super) fn ended(target: Target<'_>, event: &Event) -> Result<(), Error> {
             event.seq,
             Millis(event.time),
             event.body.name(),
+            totals.iterations,
         ))?;
     if ended == 0 {
         return Err(Error::Inconsistent(format!("turn {turn_id} ends and is not open")));
     }
+    used(target, turn_id, &totals.usage)?;
     items::abandon(target)?;
     submissions::ended(target, turn_id)?;
     sessions::active_turn(target, None)
 }
 
-/// What the turn used so far.
-pub(super) fn used(
-    target: Target<'_>,
-    turn_id: Option<&TurnId>,
-    usage: &Usage,
-) -> Result<(), Error> {
-    let Some(turn_id) = turn_id else { return Ok(()) };
+/// What the turn used; nothing, if it asked no model.
+fn used(target: Target<'_>, turn_id: &TurnId, usage: &Usage) -> Result<(), Error> {
+    if *usage == Usage::default() {
+        return Ok(());
+    }
     target
         .conn
         .prepare_cached(
             "INSERT INTO usage (session, turn_id, input, output, cache_read, cache_write,
                                 reasoning, cost_usd)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-             ON CONFLICT DO UPDATE SET
-                 input = excluded.input, output = excluded.output,
-                 cache_read = excluded.cache_read, cache_write = excluded.cache_write,
-                 reasoning = excluded.reasoning, cost_usd = excluded.cost_usd",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?
         .execute((
             target.session,

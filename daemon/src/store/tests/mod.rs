@@ -7,6 +7,7 @@ mod fold;
 mod group;
 mod lease;
 pub(crate) mod life;
+mod pages;
 mod processes;
 mod reads;
 mod record;
