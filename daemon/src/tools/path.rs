@@ -59,13 +59,20 @@ pub struct Resolved {
     pub path: PathBuf,
     /// It exists.
     pub exists: bool,
+    /// The session's directory, resolved; absent where it is gone.
+    cwd: Option<PathBuf>,
     /// In the working directory or a root.
     inside: bool,
-    /// Among this session's kept outputs, which it may read.
+    /// Elsewhere, among this session's kept outputs, which it may read.
     output: bool,
 }
 
 impl Resolved {
+    /// The path as it is shown: relative to the session's directory where it is inside.
+    pub fn shown(&self) -> String {
+        shown_from(self.cwd.as_deref(), &self.path)
+    }
+
     /// What a call that does this to the path is judged by.
     pub fn target(&self, access: PathAccess) -> Target {
         Target::Path {
@@ -83,15 +90,23 @@ pub fn resolve(asked: &str, context: &ToolContext) -> Result<Resolved, Error> {
         return Err(Error::NoPath(asked.to_owned()));
     }
     let asked = Path::new(asked);
-    let start = if asked.is_absolute() { PathBuf::from("/") } else { directory(context)? };
+    // Once for all that is said of the path: a look at a directory is a call to the system for each
+    // of its names.
+    let cwd = directory(context);
+    let (start, cwd) = match cwd {
+        _ if asked.is_absolute() => (PathBuf::from("/"), cwd.ok()),
+        Ok(cwd) => (cwd.clone(), Some(cwd)),
+        Err(error) => return Err(error),
+    };
     let (path, exists) = follow(start, asked)?;
     if NO_FILES.iter().any(|tree| path.starts_with(tree)) {
         return Err(Error::NoFile(path.display().to_string()));
     }
-    let roots = std::iter::once(&context.cwd).chain(&context.roots);
-    let inside = roots.filter_map(|root| root.canonicalize().ok()).any(|r| path.starts_with(r));
-    let output = context.outputs_dir.canonicalize().is_ok_and(|dir| path.starts_with(dir));
-    Ok(Resolved { path, exists, inside, output })
+    let is_in = |root: &PathBuf| root.canonicalize().is_ok_and(|root| path.starts_with(root));
+    let inside =
+        cwd.as_ref().is_some_and(|cwd| path.starts_with(cwd)) || context.roots.iter().any(is_in);
+    let output = !inside && is_in(&context.outputs_dir);
+    Ok(Resolved { path, exists, cwd, inside, output })
 }
 
 /// The session's directory, resolved.
@@ -106,8 +121,12 @@ pub fn directory(context: &ToolContext) -> Result<PathBuf, Error> {
 
 /// A resolved path as it is shown: relative to the session's directory where it is inside.
 pub fn shown(path: &Path, context: &ToolContext) -> String {
-    let relative = context.cwd.canonicalize().ok().and_then(|cwd| {
-        let rest = path.strip_prefix(&cwd).ok()?;
+    shown_from(context.cwd.canonicalize().ok().as_deref(), path)
+}
+
+fn shown_from(cwd: Option<&Path>, path: &Path) -> String {
+    let relative = cwd.and_then(|cwd| {
+        let rest = path.strip_prefix(cwd).ok()?;
         Some(if rest.as_os_str().is_empty() { Path::new(".") } else { rest }.display().to_string())
     });
     relative.unwrap_or_else(|| path.display().to_string())

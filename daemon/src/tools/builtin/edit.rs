@@ -69,7 +69,7 @@ impl Tool for Edit {
             return Err("old and new are the same, there is nothing to change".to_owned());
         }
         let resolved = path::resolve(&path, context).map_err(|error| error.to_string())?;
-        let shown = path::shown(&resolved.path, context);
+        let shown = resolved.shown();
         Ok(Prepared {
             summary: super::summary(&format!("edit {shown}")),
             risk: Risk::Write,

@@ -54,7 +54,7 @@ impl Tool for Glob {
         matcher(&pattern)?;
         let resolved = path::resolve(path.as_deref().unwrap_or("."), context)
             .map_err(|error| error.to_string())?;
-        let shown = path::shown(&resolved.path, context);
+        let shown = resolved.shown();
         Ok(super::reading(&format!("find {pattern} in {shown}"), &resolved))
     }
 

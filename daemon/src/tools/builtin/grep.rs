@@ -93,7 +93,7 @@ impl Tool for Grep {
         matcher(&pattern)?;
         let resolved = path::resolve(path.as_deref().unwrap_or("."), context)
             .map_err(|error| error.to_string())?;
-        let shown = path::shown(&resolved.path, context);
+        let shown = resolved.shown();
         Ok(super::reading(&format!("search {shown} for {pattern}"), &resolved))
     }
 

@@ -56,7 +56,7 @@ impl Tool for List {
         let Arguments { path, .. } = parse(arguments)?;
         let resolved = path::resolve(path.as_deref().unwrap_or("."), context)
             .map_err(|error| error.to_string())?;
-        let shown = path::shown(&resolved.path, context);
+        let shown = resolved.shown();
         Ok(super::reading(&format!("list {shown}"), &resolved))
     }
 

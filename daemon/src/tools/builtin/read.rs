@@ -77,7 +77,7 @@ impl Tool for Read {
         let resolved = path::resolve(&path, context).map_err(|error| error.to_string())?;
         let from = offset.map_or(String::new(), |offset| format!(" from line {offset}"));
         let many = limit.map_or(String::new(), |limit| format!(", {limit} lines"));
-        let shown = path::shown(&resolved.path, context);
+        let shown = resolved.shown();
         Ok(super::reading(&format!("read {shown}{from}{many}"), &resolved))
     }
 

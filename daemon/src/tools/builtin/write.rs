@@ -53,7 +53,7 @@ impl Tool for Write {
     fn prepare(&self, arguments: &Value, context: &ToolContext) -> Result<Prepared, String> {
         let Arguments { path, content } = parse(arguments)?;
         let resolved = path::resolve(&path, context).map_err(|error| error.to_string())?;
-        let shown = path::shown(&resolved.path, context);
+        let shown = resolved.shown();
         Ok(Prepared {
             summary: super::summary(&format!("write {shown} ({} bytes)", content.len())),
             risk: Risk::Write,
@@ -71,7 +71,7 @@ impl Tool for Write {
             Err(error) => return Some(format!("this would fail: {error}")),
         };
         let new = bytes_to_write(&content, old.as_ref());
-        let shown = path::shown(&resolved.path, context);
+        let shown = resolved.shown();
         let change = diff::change(shown, old.as_ref().map(|old| old.bytes.as_slice()), &new);
         change.diff.or_else(|| Some(format!("{} bytes, too many to show", new.len())))
     }
