@@ -1,9 +1,17 @@
 //! An actor's timers: at most one of each kind, the earliest first.
 //!
+//! A timer is set and cleared with nearly every input, and each wait that the runtime does not know
+//! yet may wake a thread that sleeps till the former earliest. So one wait is kept as long as it
+//! ends no later than the earliest timer; one that ends too early is begun again.
+//!
 //! Receives deadlines from the actor; hands it the kind that is due.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 
 use crate::clock::Clock;
 
@@ -31,15 +39,22 @@ pub(super) enum Timer {
 }
 
 /// The timers.
-#[derive(Debug)]
 pub(super) struct Timers {
     clock: Clock,
     due: BTreeMap<Timer, u64>,
+    /// The wait that is kept, and its end.
+    wait: Option<(u64, BoxFuture<'static, ()>)>,
+}
+
+impl fmt::Debug for Timers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timers").field("due", &self.due).finish_non_exhaustive()
+    }
 }
 
 impl Timers {
     pub(super) fn new(clock: Clock) -> Self {
-        Self { clock, due: BTreeMap::new() }
+        Self { clock, due: BTreeMap::new(), wait: None }
     }
 
     /// Sets a timer anew.
@@ -65,11 +80,49 @@ impl Timers {
             return std::future::pending().await;
         };
         let (timer, due) = (*timer, *due);
-        let wait = due.saturating_sub(self.clock.boot_ms());
-        if wait > 0 {
-            self.clock.sleep(Duration::from_millis(wait)).await;
+        loop {
+            let left = due.saturating_sub(self.clock.boot_ms());
+            if left == 0 {
+                self.due.remove(&timer);
+                return timer;
+            }
+            let kept = self.wait.take().filter(|(until, _)| *until <= due);
+            let (_, wait) = self.wait.insert(kept.unwrap_or_else(|| {
+                let clock = self.clock.clone();
+                let wait = async move { clock.sleep(Duration::from_millis(left)).await };
+                (due, wait.boxed())
+            }));
+            wait.await;
+            self.wait = None;
         }
-        self.due.remove(&timer);
-        timer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_wait_that_is_kept_makes_no_timer_early_and_none_late() {
+        let clock = Clock::manual();
+        let mut timers = Timers::new(clock.clone());
+        let ms = Duration::from_millis;
+        timers.set(Timer::Checkpoint, ms(100));
+        assert!(timers.next().now_or_never().is_none());
+        // The wait of 100 ms goes on for what is due later, and gives way to what is due before.
+        timers.clear(Timer::Checkpoint);
+        timers.set(Timer::Renew, ms(300));
+        assert!(timers.next().now_or_never().is_none());
+        clock.advance(ms(150));
+        assert!(timers.next().now_or_never().is_none());
+        timers.set(Timer::Checkpoint, ms(100));
+        assert!(timers.next().now_or_never().is_none());
+        clock.advance(ms(99));
+        assert!(timers.next().now_or_never().is_none());
+        clock.advance(ms(1));
+        assert_eq!(timers.next().now_or_never(), Some(Timer::Checkpoint));
+        clock.advance(ms(50));
+        assert_eq!(timers.next().now_or_never(), Some(Timer::Renew));
+        assert!(timers.next().now_or_never().is_none());
     }
 }

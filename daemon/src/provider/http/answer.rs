@@ -92,6 +92,8 @@ impl Answer {
     ) -> Result<Option<Bytes>, ModelError> {
         let (clock, idle_timeout) = (self.clock.clone(), self.idle_timeout);
         let read = tokio::select! {
+            // A wait is not begun for what is there.
+            biased;
             read = self.source.read(endpoint) => read,
             () = clock.sleep(idle_timeout) => Err(endpoint.silent(idle_timeout)),
         };
@@ -111,6 +113,7 @@ impl Answer {
     ) -> Option<Bytes> {
         let clock = self.clock.clone();
         let piece = tokio::select! {
+            biased;
             read = self.source.read(endpoint) => read.ok().flatten(),
             () = clock.sleep(grace) => None,
         };

@@ -278,6 +278,7 @@ impl Endpoint {
         tapes: Vec<Tape>,
     ) -> Result<Answer, ModelError> {
         let response = tokio::select! {
+            biased;
             response = request.send() => response.map_err(|error| self.unreachable(&error)),
             () = self.clock.sleep(patience) => Err(self.silent(patience)),
         };
