@@ -40,7 +40,10 @@ async fn turn(store: &Store) -> (Hand, TurnId) {
     let events = vec![
         turn_event(&turn, fixture::turn_started("s1")),
         turn_event(&turn, fixture::user_item(&item(0, "u"), 1, &turn, "go")),
-        turn_event(&turn, EventBody::IterationStarted { index: 1, limit: 50 }),
+        turn_event(
+            &turn,
+            EventBody::IterationStarted { index: 1, limit: 50, permission_mode: None },
+        ),
         turn_event(&turn, fixture::item_started(&item(0, "a"), 1)),
     ];
     hand.write(events, rows).await.unwrap();
@@ -79,7 +82,7 @@ fn done(number: u32, turn: &TurnId) -> Vec<NewEvent> {
     let index = u64::from(number) * 2 + 3;
     [
         fixture::tool_completed(&call(number), &item(number, "t"), index, turn, "     1\ta line\n"),
-        EventBody::IterationStarted { index: number + 2, limit: 50 },
+        EventBody::IterationStarted { index: number + 2, limit: 50, permission_mode: None },
         fixture::item_started(&item(number + 1, "a"), 1),
     ]
     .map(|body| turn_event(turn, body))
@@ -98,7 +101,7 @@ async fn an_iteration_writes_few_pages() {
     let dir = tempfile::tempdir().unwrap();
     let store = fixture::open(dir.path());
     let (mut hand, turn) = turn(&store).await;
-    let seen = |number: u32| Row::FileSeen { path: "/work/a".into(), sha256: format!("{number}") };
+    let seen = |number: u32| Row::FileSeen { path: "/srv/a".into(), sha256: format!("{number}") };
     let mut before = 0;
     for number in 0..WARM + COUNTED {
         if number == WARM {
