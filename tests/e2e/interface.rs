@@ -5,6 +5,7 @@
 //!
 //! Receives the harness; hands out screens.
 
+use std::io::Write as _;
 use std::process::Command;
 
 use harness::{Answer, Daemon, Gate, Terminal, wait};
@@ -53,6 +54,22 @@ async fn attached(scene: &Scene, columns: u16, rows: u16) -> Terminal {
     let terminal = scene.daemon.agentctl_at_a_terminal(&["attach", &scene.session], columns, rows);
     terminal.shows("test/model").await;
     terminal
+}
+
+/// Does something when it is dropped, also by a failed assertion.
+struct Ended<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Ended<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Says why a test did nothing, also where the output of tests that pass is not shown.
+fn skipped(why: &str) {
+    let name = std::thread::current().name().unwrap_or("a test").to_owned();
+    let line = format!("skipped: {name}: {why}\n");
+    std::io::stderr().write_all(line.as_bytes()).expect("somebody reads");
 }
 
 fn count(text: &str, part: &str) -> usize {
@@ -225,6 +242,53 @@ async fn a_large_paste_is_folded_and_sent_whole() {
     assert_eq!(count(&terminal.all(), "a line of a log"), 0, "and is not shown");
 }
 
+/// What was sent is there in the next run, pastes whole; who only watches leaves no trace.
+#[tokio::test]
+async fn what_was_written_is_there_in_the_next_run() {
+    let scene = Scene::start("").await;
+    let file = scene.daemon.path("state/history.jsonl");
+    let watching = ["attach", &scene.session, "--read-only"];
+    let mut terminal = scene.daemon.agentctl_at_a_terminal(&watching, 80, 24);
+    terminal.shows("only watching").await;
+    terminal.keys("nothing\r\x04");
+    assert!(terminal.exit().await.success());
+    assert!(!file.exists());
+    let long = "a long line\n".repeat(20);
+    for _ in 0..2 {
+        scene.model.push(Answer::saying("Seen."));
+    }
+    let mut first = attached(&scene, 80, 24).await;
+    first.keys("first of all\r");
+    first.shows("completed ·").await;
+    first.keys("/new\r");
+    first.shows("your next input makes it").await;
+    first.keys("/quit\r");
+    assert!(first.exit().await.success());
+    let mut second = attached(&scene, 80, 24).await;
+    second.shows("first of all").await;
+    second.keys("\x1b[A");
+    second.shows("› first of all").await;
+    second.keys("\x03look: ");
+    second.paste(&long);
+    second.shows("› look: [paste 1: 20 lines]").await;
+    second.keys("\r");
+    second.until("an answer", |seen| count(seen, "completed ·") == 2).await;
+    second.keys("\x04");
+    assert!(second.exit().await.success());
+    let mut new = scene.daemon.agentctl_at_a_terminal(&["-m", "test/model"], 80, 24);
+    new.shows("a new session").await;
+    for text in ["look: [paste 1: 20 lines]", "/quit", "/new", "first of all"] {
+        new.keys("\x1b[A");
+        new.shows(&format!("› {text}")).await;
+    }
+    scene.model.push(Answer::saying("Once more."));
+    new.keys("\x1b[B\x1b[B\x1b[B");
+    new.shows("› look: [paste 1: 20 lines]").await;
+    new.keys("\r");
+    new.shows("Once more.").await;
+    assert_eq!(scene.last_message(2).1.trim_end(), format!("look: {long}").trim_end());
+}
+
 /// Ten thousand lines of a tool leave the keys alone: what is typed meanwhile appears, and what
 /// the terminal is told stays little.
 #[tokio::test]
@@ -320,6 +384,65 @@ async fn the_terminal_is_given_back() {
     terminal.keys("typed");
     terminal.shows("› typed").await;
     terminal.signal(Signal::TERM);
+    assert!(terminal.exit().await.success());
+    terminal.restored().await;
+}
+
+/// In front of a shell with jobs: set aside by its key and stopped by somebody else, it is taken up
+/// again with all that it needs of the terminal, and gives all of it back.
+#[tokio::test]
+async fn set_aside_in_a_shell_and_taken_up_again() {
+    let scene = Scene::start("").await;
+    let attach = scene.daemon.agentctl(&["attach", &scene.session]);
+    let mut shell = Command::new("bash");
+    shell.args(["--norc", "--noprofile", "-i"]).env_clear();
+    for (name, value) in attach.get_envs() {
+        shell.env(name, value.unwrap_or_default());
+    }
+    shell.env("TERM", "xterm-256color").env("PS1", "shell> ").env("HISTFILE", "");
+    shell.current_dir(scene.daemon.work_dir());
+    let mut terminal = Terminal::start(&shell, 100, 30);
+    terminal.shows("shell>").await;
+    let program = attach.get_program().to_string_lossy().into_owned();
+    terminal.keys(&format!("{program} attach {}\r", scene.session));
+    terminal.shows("test/model").await;
+    for (number, by_key) in [(1, true), (2, false), (3, true)] {
+        terminal.until("a raw terminal", |_| terminal.is_raw()).await;
+        let typed = format!("typed {number}");
+        terminal.keys(&typed);
+        terminal.shows(&format!("› {typed}")).await;
+        if by_key {
+            terminal.keys("\x1a");
+        } else {
+            terminal.keys("\x15!kill -STOP $PPID\r");
+        }
+        terminal.until("the shell", |seen| count(seen, "Stopped") >= number).await;
+        if by_key {
+            terminal.until("what is its own", |_| terminal.keyboard_level() == 0).await;
+        }
+        let line = format!("echo $((40 + {number})){number}\r");
+        terminal.keys(&line);
+        terminal.shows(&format!("4{number}{number}")).await;
+        terminal.keys("fg\r");
+        let status = |seen: &str| seen.lines().last().is_some_and(|row| row.contains("watches"));
+        terminal.until("the interface", status).await;
+        assert_eq!(terminal.keyboard_level(), 1);
+        terminal.keys("\x03");
+        terminal.hides(&format!("› {typed}")).await;
+    }
+    terminal.keys("\x04");
+    terminal.shows("agentctl: left;").await;
+    terminal.keys("exit\r");
+    terminal.exit().await;
+    assert_eq!(terminal.keyboard_level(), 0);
+}
+
+/// A terminal that is closed is no error.
+#[tokio::test]
+async fn a_closed_terminal_is_no_error() {
+    let scene = Scene::start("").await;
+    let mut terminal = attached(&scene, 80, 24).await;
+    terminal.signal(Signal::HUP);
     assert!(terminal.exit().await.success());
     terminal.restored().await;
 }
@@ -472,9 +595,11 @@ async fn in_tmux() {
         command.env("LANG", "C.UTF-8").env("HOME", scene.daemon.path("home")).output()
     };
     if Command::new("tmux").arg("-V").output().is_err() {
-        eprintln!("skipped: tmux is not installed");
+        skipped("tmux is not installed");
         return;
     }
+    // However the test ends, so does the server.
+    let _server = Ended(|| drop(tmux(&["kill-server"])));
     scene.model.push(Answer::saying("A line that is long enough to be broken at forty columns."));
     let attach = scene.daemon.agentctl(&["attach", &scene.session]);
     let mut line = "env".to_owned();
@@ -511,5 +636,4 @@ async fn in_tmux() {
     for part in ["› say it", "A line that", "completed ·", "test/model ·"] {
         assert_eq!(count(&shown, part), 1, "{part} in\n{shown}");
     }
-    tmux(&["kill-server"]).unwrap();
 }

@@ -41,6 +41,8 @@ pub struct Terminal {
 struct Screen {
     parser: Parser,
     bytes: u64,
+    /// How often the program asked for keys that are told apart, and did not take it back.
+    keyboard_level: i32,
 }
 
 impl std::fmt::Debug for Screen {
@@ -80,7 +82,7 @@ impl Terminal {
         resize(&keyboard, columns, rows);
         let child = started.stdin(same()).stdout(same()).stderr(same()).spawn();
         let parser = Parser::new(not_zero(rows), not_zero(columns), SCROLLBACK);
-        let screen = Arc::new(Mutex::new(Screen { parser, bytes: 0 }));
+        let screen = Arc::new(Mutex::new(Screen { parser, bytes: 0, keyboard_level: 0 }));
         let (source, shown) =
             (keyboard.try_clone().expect("there are descriptors"), screen.clone());
         let reading = std::thread::spawn(move || read(source, &shown));
@@ -188,6 +190,18 @@ impl Terminal {
         .await
     }
 
+    /// How often the program asked for keys that are told apart, and did not take it back.
+    pub fn keyboard_level(&self) -> i32 {
+        self.with(|screen| screen.keyboard_level)
+    }
+
+    /// Whether the program gets every key as it is pressed.
+    pub fn is_raw(&self) -> bool {
+        let line = self.line.as_ref().expect("it is held");
+        let modes = tcgetattr(line).expect("it is a terminal").local_modes;
+        !modes.intersects(LocalModes::ICANON | LocalModes::ECHO)
+    }
+
     /// Whether the terminal is as a shell wants it: lines and echo, a cursor, no brackets around
     /// what is pasted.
     pub fn is_restored(&self) -> bool {
@@ -197,6 +211,7 @@ impl Terminal {
         modes.contains(LocalModes::ICANON | LocalModes::ECHO)
             && !screen.hide_cursor()
             && !screen.bracketed_paste()
+            && self.keyboard_level() == 0
     }
 
     /// Waits until the terminal is so: what the program wrote last may still be on its way.
@@ -250,12 +265,21 @@ fn read(mut source: File, screen: &Mutex<Screen>) {
         waiting.extend_from_slice(&chunk[..count]);
         let whole = whole_pictures(&waiting);
         let mut screen = screen.lock().unwrap_or_else(PoisonError::into_inner);
+        screen.keyboard_level += keyboard_level(&waiting[..whole]);
         screen.parser.process(&waiting[..whole]);
         screen.bytes += count as u64;
         waiting.drain(..whole);
     }
     let mut screen = screen.lock().unwrap_or_else(PoisonError::into_inner);
+    screen.keyboard_level += keyboard_level(&waiting);
     screen.parser.process(&waiting);
+}
+
+/// What it asks for more than it takes back.
+fn keyboard_level(bytes: &[u8]) -> i32 {
+    let count = |mark: &[u8]| bytes.windows(mark.len()).filter(|window| *window == mark).count();
+    let signed = |count| i32::try_from(count).expect("few in a piece");
+    signed(count(b"\x1b[>1u")) - signed(count(b"\x1b[<1u"))
 }
 
 /// How much can be shown: a picture that a program draws at once is not seen half drawn.

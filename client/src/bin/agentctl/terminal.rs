@@ -51,15 +51,27 @@ impl Palette {
     }
 }
 
-/// Marks that turn the direction of text: what is shown would not be what is there.
-const TURNING: [std::ops::RangeInclusive<char>; 2] =
-    ['\u{202a}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
+/// Characters that are not seen and make what is shown another thing than what is there: they turn
+/// the direction of text, break lines, or hide text in text. Joiners and variation selectors are
+/// none of them: scripts and pictures need those.
+const UNSEEN: [std::ops::RangeInclusive<char>; 10] = [
+    '\u{ad}'..='\u{ad}',       // soft hyphen
+    '\u{61c}'..='\u{61c}',     // Arabic letter mark
+    '\u{180e}'..='\u{180e}',   // Mongolian vowel separator
+    '\u{200b}'..='\u{200b}',   // zero width space
+    '\u{200e}'..='\u{200f}',   // left-to-right and right-to-left marks
+    '\u{2028}'..='\u{202e}',   // line and paragraph separators, embeddings and overrides
+    '\u{2060}'..='\u{206f}',   // invisible operators, isolates, deprecated formats
+    '\u{feff}'..='\u{feff}',   // byte order mark
+    '\u{fff9}'..='\u{fffb}',   // interlinear annotations
+    '\u{e0000}'..='\u{e007f}', // tags
+];
 
-/// The text without control characters but line breaks and tabs, and without what turns its
-/// direction.
+/// The text without control characters but line breaks and tabs, and without what is not seen but
+/// changes what is.
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
-    let turns = |c: char| TURNING.iter().any(|range| range.contains(&c));
-    let is_harmful = |c: char| (c.is_control() && c != '\n' && c != '\t') || turns(c);
+    let is_unseen = |c: char| c >= '\u{ad}' && UNSEEN.iter().any(|range| range.contains(&c));
+    let is_harmful = |c: char| (c.is_control() && c != '\n' && c != '\t') || is_unseen(c);
     if !text.contains(is_harmful) {
         return Cow::Borrowed(text);
     }
@@ -96,6 +108,21 @@ mod tests {
         ] {
             assert_eq!(harmless(text), shown);
         }
+    }
+
+    #[test]
+    fn what_is_not_seen_is_seen() {
+        for c in "\u{ad}\u{61c}\u{180e}\u{200b}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202b}\u{202c}\
+                  \u{202d}\u{202e}\u{2060}\u{2064}\u{2066}\u{2067}\u{2068}\u{2069}\u{206f}\u{feff}\u{fff9}\
+                  \u{e0001}\u{e0041}\u{e007f}"
+            .chars()
+        {
+            let shown = harmless(&format!("a{c}b")).into_owned();
+            assert_eq!(shown, "a\u{fffd}b", "U+{:04X}", u32::from(c));
+        }
+        // A family, Persian with a joiner, a heart in colour, Japanese.
+        let kept = "👩\u{200d}👧 می\u{200c}خواهم ❤\u{fe0f} 葛\u{e0100} – “é”";
+        assert_eq!(harmless(kept), kept);
     }
 
     #[test]

@@ -127,6 +127,8 @@ impl Script {
             all_ok &= came_to.starts_with("done");
             let _ = writeln!(text, "- {}: {came_to}", step.in_words());
         }
+        // A paragraph of its own, not a part of the last line of the list.
+        text.push('\n');
         text.push_str(if all_ok { "All done." } else { "Not all of it was done." });
         self.say(text);
     }

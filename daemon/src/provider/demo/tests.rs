@@ -156,7 +156,7 @@ fn a_turn_of_two_steps() {
         last.text,
         "In short, says the demo model:\n\
          - read `a.txt`: done, 2 lines, the first one is `one`\n\
-         - write `b.txt`: done, `created b.txt`\n\
+         - write `b.txt`: done, `created b.txt`\n\n\
          All done."
     );
 }

@@ -7,6 +7,8 @@
 
 use agentd_client::protocol::event::{Change, PlanEntry};
 
+use super::draw::OpenCode;
+
 /// How a line is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
@@ -32,7 +34,11 @@ pub(crate) enum Entry {
         from: Option<String>,
     },
     /// An answer of the model, or a part of one.
-    Answer(String),
+    Answer {
+        text: String,
+        /// The block of code that is open where it begins.
+        open: Option<Box<OpenCode>>,
+    },
     /// Reasoning, folded to one line.
     Reasoning { lines: usize },
     /// A call that ended.

@@ -26,6 +26,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
+use super::files::Files;
 use super::local;
 use super::state::Event;
 use crate::environment;
@@ -45,6 +46,10 @@ pub(super) struct Errands {
     running: FuturesUnordered<BoxFuture<'static, Done>>,
     waiting: VecDeque<(SubmissionId, Op, Vec<PathBuf>)>,
     submitting: bool,
+    files: Files,
+    seeking: bool,
+    /// What to look for when the search that runs has ended.
+    sought: Option<String>,
 }
 
 struct Done {
@@ -63,6 +68,9 @@ impl Errands {
             running: FuturesUnordered::new(),
             waiting: VecDeque::new(),
             submitting: false,
+            files: Files::default(),
+            seeking: false,
+            sought: None,
         }
     }
 
@@ -72,6 +80,12 @@ impl Errands {
         match self.running.next().await {
             Some(done) => {
                 self.submitting &= !done.was_submission;
+                if matches!(done.events[..], [Event::Files { .. }]) {
+                    self.seeking = false;
+                    if let Some(part) = self.sought.take() {
+                        self.find(part);
+                    }
+                }
                 done.events
             }
             None => std::future::pending().await,
@@ -133,8 +147,14 @@ impl Errands {
         );
     }
 
-    pub(super) fn files(&self) {
-        self.ask(local::files(self.dir.clone()));
+    /// Looks for files; of searches that come while one runs only the last is done.
+    pub(super) fn find(&mut self, part: String) {
+        if self.seeking {
+            self.sought = Some(part);
+            return;
+        }
+        self.seeking = true;
+        self.ask(self.files.clone().find(self.dir.clone(), part));
     }
 
     pub(super) fn submit(&mut self, id: SubmissionId, op: Op, attachments: Vec<PathBuf>) {

@@ -5,6 +5,7 @@
 //!
 //! Receives keys, messages, answers and signals; hands rows to the screen.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,14 +16,17 @@ use agentd_client::{Client, Error, Received, Watch};
 use anyhow::Result;
 use crossterm::event::{Event as Input, EventStream};
 use futures_util::StreamExt;
+use rustix::io::Errno;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
 use super::errands::Errands;
+use super::history::History;
 use super::local::Running;
 use super::screen::Screen;
 use super::state::{Effect, Event, Setup, State};
 use super::{Begin, draw};
+use crate::place;
 
 /// Between two pictures at least.
 const FRAME: Duration = Duration::from_millis(30);
@@ -44,6 +48,8 @@ pub(super) struct Interface {
     /// The event after which a session is shown, where the user said so.
     since: Option<u64>,
     running: Option<Running>,
+    /// What is written is kept there, unless this only watches.
+    history: Option<History>,
     /// When the picture that is due may be drawn.
     due: Option<Instant>,
     drawn: Instant,
@@ -57,7 +63,7 @@ struct Signals {
 
 /// What comes first.
 enum First {
-    Input(Option<std::io::Result<Input>>),
+    Input(Option<io::Result<Input>>),
     Received(Option<Result<Received, Error>>),
     Done(Vec<Event>),
     Local(Event),
@@ -88,6 +94,7 @@ impl Interface {
             watch_again: None,
             since: None,
             running: None,
+            history: None,
             due: None,
             drawn: Instant::now(),
             left: false,
@@ -100,11 +107,24 @@ impl Interface {
             }
         }
         interface.draw()?;
+        // Nobody looks back before there is a picture.
+        if role == Role::Controller {
+            let mut history = History::new(&place::state_dir()?);
+            interface.state.recall(history.load());
+            interface.history = Some(history);
+        }
         Ok(interface)
     }
 
-    /// Goes on until the user leaves; the session that was open then.
+    /// Goes on until the user leaves or the terminal is gone; the session that was open then.
     pub(super) async fn until_left(mut self) -> Result<Option<SessionId>> {
+        match self.go_on().await {
+            Err(error) if !is_gone(&error) => Err(error),
+            _ => Ok(self.errands.session_id),
+        }
+    }
+
+    async fn go_on(&mut self) -> Result<()> {
         let mut inputs = EventStream::new();
         let kinds = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()];
         let [terminate, hangup, interrupt] = kinds.map(signal);
@@ -115,7 +135,6 @@ impl Interface {
         while !self.left {
             match self.first(&mut inputs, &mut signals).await {
                 First::Input(Some(input)) => self.input(input?)?,
-                // The terminal is gone.
                 First::Input(None) | First::End => self.left = true,
                 First::Received(received) => self.received(received)?,
                 First::Done(events) => {
@@ -138,8 +157,7 @@ impl Interface {
             }
         }
         // What is in the scrollback by now stays.
-        self.draw()?;
-        Ok(self.errands.session_id)
+        self.draw()
     }
 
     async fn first(&mut self, inputs: &mut EventStream, signals: &mut Signals) -> First {
@@ -223,7 +241,12 @@ impl Interface {
                 self.errands.mode = mode.or(self.errands.mode);
             }
             Effect::Rename(title) => self.errands.rename(title),
-            Effect::ListFiles => self.errands.files(),
+            Effect::FindFiles(part) => self.errands.find(part),
+            Effect::Keep(draft) => {
+                if let Some(Err(why)) = self.history.as_mut().map(|history| history.add(&draft)) {
+                    return self.happened(vec![Event::NotKept(why)]);
+                }
+            }
             Effect::Run(command) => match Running::start(&command, &self.errands.dir) {
                 Ok(running) => self.running = Some(running),
                 Err(error) => {
@@ -266,6 +289,15 @@ impl Interface {
     }
 }
 
+/// Whether it is only that the terminal was closed.
+fn is_gone(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| {
+        let closed = [Errno::IO, Errno::NXIO, Errno::NODEV, Errno::PIPE, Errno::BADF];
+        closed.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+    })
+}
+
 async fn next(watch: Option<&mut Watch>) -> Option<Result<Received, Error>> {
     match watch {
         Some(watch) => watch.next().await,
@@ -291,4 +323,16 @@ async fn until(at: Option<Instant>) {
 fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_that_was_closed_is_told_from_other_troubles() {
+        let error = |errno: Errno| anyhow::Error::from(io::Error::from(errno));
+        assert!(is_gone(&error(Errno::IO)) && is_gone(&error(Errno::PIPE)));
+        assert!(!is_gone(&error(Errno::NOSPC)) && !is_gone(&anyhow::anyhow!("other")));
+    }
 }

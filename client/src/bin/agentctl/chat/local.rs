@@ -1,4 +1,4 @@
-//! What is done on this machine: a command that the user runs, the files there are, images.
+//! What is done on this machine: a command that the user runs, and files that go along.
 //!
 //! `!command` is the user's own doing and not the model's: it runs here, with the user's
 //! environment and rights, and the daemon hears of it with the next input only.
@@ -14,15 +14,12 @@ use std::process::{ExitStatus, Stdio};
 use agentd_client::protocol::item::{Content, Part};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ignore::WalkBuilder;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdout, Command};
 
 use super::state::{Event, image_type};
 
-/// Files that are offered: more would not be looked through by anybody.
-const MAX_FILES: usize = 20_000;
 /// Bytes of an image: base64 makes a third more of them, and a message holds 16 MiB.
 const MAX_IMAGE_BYTES: u64 = 10 * 1024 * 1024;
 /// Bytes that are read of a command's output at once.
@@ -107,20 +104,6 @@ fn take_text(bytes: &mut Vec<u8>) -> String {
     String::from_utf8_lossy(&std::mem::replace(bytes, rest)).into_owned()
 }
 
-/// The files of a directory, as ignore files leave them.
-pub(super) async fn files(dir: PathBuf) -> Event {
-    let walk = tokio::task::spawn_blocking(move || {
-        let files = WalkBuilder::new(&dir).build().flatten();
-        let files = files.filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
-        let names = files.filter_map(|entry| {
-            let name = entry.path().strip_prefix(&dir).ok()?;
-            Some(name.to_str()?.to_owned())
-        });
-        names.take(MAX_FILES).collect()
-    });
-    Event::Files(walk.await.unwrap_or_default())
-}
-
 /// An input with the files that go along, and why some do not.
 pub(super) async fn attach(
     content: Content,
@@ -200,9 +183,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a.rs"), "x").unwrap();
         std::fs::write(dir.path().join("p.png"), b"\x89PNG").unwrap();
-        let Event::Files(mut files) = files(dir.path().to_path_buf()).await else { panic!() };
-        files.sort();
-        assert_eq!(files, ["a.rs", "p.png"]);
         let names = ["a.rs,", "p.png", "absent.png"].map(PathBuf::from);
         let (content, complaints) = attach(Content::Text("see".into()), &names, dir.path()).await;
         let image = Part::Image {

@@ -3,14 +3,16 @@
 //!
 //! The walk: `interface` waits for keys, messages and answers, and draws; `state` is all that is
 //! known, and pure; `draw` makes rows of it, pure too; `screen` has the terminal; `errands` does
-//! what the state wants of the daemon, `local` what it wants of this machine; `entry` is what goes
-//! into the scrollback.
+//! what the state wants of the daemon, `local` what it wants of this machine; `files` looks for
+//! names, `history` keeps what was written; `entry` is what goes into the scrollback.
 //!
 //! Receives a client and how to begin; hands back when the user leaves. What runs goes on.
 
 mod draw;
 mod entry;
 mod errands;
+mod files;
+mod history;
 mod interface;
 mod local;
 mod screen;

@@ -168,18 +168,22 @@ impl Screen {
         self.enter()
     }
 
-    /// Takes the terminal again after somebody else stopped and continued this program.
+    /// Takes the terminal again after this program was stopped and continued, by whomever.
     pub(super) fn resume(&mut self) -> io::Result<()> {
         self.forget();
         self.enter()
     }
 
+    /// Also where the terminal is taken already, as far as is known here: a shell that had it
+    /// meanwhile made it its own, but left alone what it does not know.
     fn enter(&self) -> io::Result<()> {
-        TAKEN.store(true, Ordering::Relaxed);
+        let was_taken = TAKEN.swap(true, Ordering::Relaxed);
+        // It would be taken for raw, as it was left.
+        terminal::disable_raw_mode()?;
         terminal::enable_raw_mode()?;
         let mut out = &self.out;
         execute!(out, Hide, DisableLineWrap, EnableBracketedPaste)?;
-        if understands_keys() {
+        if understands_keys() && !was_taken {
             let flags = KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES;
             execute!(out, PushKeyboardEnhancementFlags(flags))?;
         }

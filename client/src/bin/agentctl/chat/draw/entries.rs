@@ -40,7 +40,7 @@ pub(in crate::chat) fn rows(
     }
     rows.extend(match entry {
         Entry::Input { text, from } => input(text, from.as_deref(), width),
-        Entry::Answer(text) => markdown::render(text, width),
+        Entry::Answer { text, open } => markdown::render(text, open.as_deref(), width),
         Entry::Reasoning { lines } => {
             let lines = counted(*lines, "line");
             vec![cut(&[Span::styled(format!("∴ thought, {lines} (Ctrl-O)"), DIM)], width)]
@@ -69,10 +69,10 @@ pub(in crate::chat) fn rows(
 /// Whether an empty row belongs between the two.
 fn is_apart(before: &Entry, entry: &Entry) -> bool {
     match (before, entry) {
-        (Entry::Note(..), Entry::Note(..)) | (Entry::Call(_), Entry::Call(_) | Entry::Note(..)) => {
-            false
-        }
-        (_, Entry::Note(..)) => matches!(before, Entry::Answer(_) | Entry::Verbatim { .. }),
+        (Entry::Note(..), Entry::Note(..))
+        | (Entry::Call(_), Entry::Call(_) | Entry::Note(..))
+        | (_, Entry::Answer { open: Some(_), .. }) => false,
+        (_, Entry::Note(..)) => matches!(before, Entry::Answer { .. } | Entry::Verbatim { .. }),
         _ => true,
     }
 }

@@ -34,7 +34,8 @@ pub(super) fn rows(state: &State, width: usize, room: usize) -> Vec<Line<'static
     }
     below.extend(waiting(state, width));
     let mut rows = answer(state, width);
-    if !rows.is_empty() || !below.is_empty() {
+    let goes_on = !rows.is_empty() && state.live_code().is_some();
+    if !goes_on && (!rows.is_empty() || !below.is_empty()) {
         rows.insert(0, Line::default());
     }
     rows.append(&mut below);
@@ -58,7 +59,7 @@ fn answer(state: &State, width: usize) -> Vec<Line<'static>> {
         let from = shown.len().saturating_sub(REASONING_LINES);
         rows.extend(shown.into_iter().skip(from));
     }
-    rows.extend(markdown::render(text, width));
+    rows.extend(markdown::render(text, state.live_code(), width));
     rows
 }
 
@@ -111,7 +112,7 @@ fn waiting(state: &State, width: usize) -> Vec<Line<'static>> {
     let mut rows = Vec::new();
     for pending in &state.pending {
         let word = if pending.steered { "into this turn" } else { "sending" };
-        rows.push((word.to_owned(), one_line(&pending.shown, width.max(20))));
+        rows.push((word.to_owned(), one_line(&pending.draft.text, width.max(20))));
     }
     for (index, entry) in state.view.queue().iter().enumerate() {
         rows.push((format!("queued {}", index + 1), entry.preview.clone()));

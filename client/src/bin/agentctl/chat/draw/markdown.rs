@@ -1,16 +1,19 @@
 //! Markdown as rows: what models write, while they write it.
 //!
 //! A row is final once it is in the scrollback, so a stream is cut at a place that more text
-//! cannot change: before its last top-level block ([`settled`]).
+//! cannot change: before its last top-level block, or in a block of code behind any of its lines
+//! ([`settled`]). What comes behind such a line begins with that block still open.
 //!
 //! Receives Markdown; hands back rows of a width.
+
+use std::ops::Range;
 
 use comfy_table::{ContentArrangement, Table, presets};
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::highlight;
+use super::highlight::Code;
 use super::wrap::{Indent, wrap};
 use crate::terminal::harmless;
 
@@ -23,31 +26,85 @@ fn parser(source: &str) -> Parser<'_> {
     Parser::new_ext(source, extensions)
 }
 
-/// How much of a growing text is final: up to the last top-level block of its whole lines.
-pub(in crate::chat) fn settled(source: &str) -> usize {
+/// A block of code that goes on in the next piece of a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::chat) struct OpenCode {
+    /// The line that opened it.
+    fence: String,
+    code: Code,
+}
+
+/// How much of a growing text is final, and the block of code that is open there. `open` is the
+/// one that is open where the text begins.
+pub(in crate::chat) fn settled(source: &str, open: Option<&OpenCode>) -> (usize, Option<OpenCode>) {
     let source = &source[..source.rfind('\n').map_or(0, |at| at + 1)];
-    let (mut depth, mut last) = (0_usize, 0);
+    let fence = open.map_or("", |open| open.fence.as_str());
+    let text = format!("{fence}{source}");
+    let block = last_block(&text);
+    let last = block.start;
+    if let Some((language, line)) = open_fence(&text[block]) {
+        let code_from = last + line.len();
+        let goes_on = open.filter(|_| last == 0);
+        let mut next = goes_on
+            .cloned()
+            .unwrap_or_else(|| OpenCode { fence: line.to_owned(), code: Code::new(&language) });
+        next.code.lines(&text[code_from..]);
+        return if code_from < text.len() { (source.len(), Some(next)) } else { (0, None) };
+    }
+    // What stands before the first block belongs to it.
+    match last.checked_sub(fence.len()) {
+        Some(at) if !source[..at].trim().is_empty() => (at, None),
+        _ => (0, open.cloned()),
+    }
+}
+
+/// Where the last top-level block is.
+fn last_block(source: &str) -> Range<usize> {
+    let (mut depth, mut last) = (0_usize, 0..0);
     for (event, range) in parser(source).into_offset_iter() {
         match event {
             Event::Start(_) => {
                 if depth == 0 {
-                    last = range.start;
+                    last = range;
                 }
                 depth += 1;
             }
             Event::End(_) => depth = depth.saturating_sub(1),
-            Event::Rule if depth == 0 => last = range.start,
+            Event::Rule if depth == 0 => last = range,
             _ => {}
         }
     }
-    // What stands before the first block belongs to it.
-    if source[..last].trim().is_empty() { 0 } else { last }
+    last
 }
 
-/// The rows of a text.
-pub(in crate::chat) fn render(source: &str, width: usize) -> Vec<Line<'static>> {
-    let mut page = Page { width, ..Page::default() };
-    for event in parser(source) {
+/// The language of a block of code without an end, and the line that opens it.
+fn open_fence(block: &str) -> Option<(String, &str)> {
+    let mut events = parser(block);
+    let Some(Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info)))) = events.next() else {
+        return None;
+    };
+    let opening = block.split_inclusive('\n').next()?;
+    let mark = opening.trim_start().chars().next()?;
+    let count = opening.trim_start().chars().take_while(|c| *c == mark).count();
+    let last = block[opening.len()..].lines().next_back().unwrap_or_default().trim();
+    let closed = last.len() >= count && last.chars().all(|c| c == mark);
+    (!closed).then(|| (language(&info), opening))
+}
+
+fn language(info: &str) -> String {
+    info.split([' ', ',', '{']).next().unwrap_or_default().to_owned()
+}
+
+/// The rows of a text that begins where a block of code may be open.
+pub(in crate::chat) fn render(
+    source: &str,
+    open: Option<&OpenCode>,
+    width: usize,
+) -> Vec<Line<'static>> {
+    let fence = open.map_or("", |open| open.fence.as_str());
+    let begun = open.map(|open| open.code.clone());
+    let mut page = Page { width, begun, ..Page::default() };
+    for event in parser(&format!("{fence}{source}")) {
         page.event(event);
     }
     page.flush();
@@ -74,6 +131,8 @@ struct Page {
     apart: bool,
     /// Language and text of the code that is open.
     code: Option<(String, String)>,
+    /// The code that the first block goes on with.
+    begun: Option<Code>,
     table: Option<Vec<Vec<String>>>,
     links: Vec<String>,
 }
@@ -123,9 +182,7 @@ impl Page {
             Tag::CodeBlock(kind) => {
                 self.begin();
                 let language = match kind {
-                    CodeBlockKind::Fenced(info) => {
-                        info.split([' ', ',', '{']).next().unwrap_or_default().to_owned()
-                    }
+                    CodeBlockKind::Fenced(info) => language(&info),
                     CodeBlockKind::Indented => String::new(),
                 };
                 self.code = Some((language, String::new()));
@@ -275,7 +332,8 @@ impl Page {
 
     fn end_code(&mut self) {
         let Some((language, code)) = self.code.take() else { return };
-        for line in highlight::lines(&language, &code) {
+        let mut coloured = self.begun.take().unwrap_or_else(|| Code::new(&language));
+        for line in coloured.lines(&code) {
             let mut indent = self.indent();
             for before in [&mut indent.first, &mut indent.rest] {
                 before.push("  ".into());
@@ -306,6 +364,10 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn render(source: &str, width: usize) -> Vec<Line<'static>> {
+        super::render(source, None, width)
+    }
 
     const TEXT: &str = "\
 # A title
@@ -354,11 +416,51 @@ end";
         let cuts = TEXT.char_indices().map(|(at, _)| at);
         let whole = text(&render(TEXT, 40));
         for at in cuts {
-            let settled = settled(&TEXT[..at]);
+            let (settled, _) = settled(&TEXT[..at], None);
             let rows = text(&render(&TEXT[..settled], 40));
             assert!(whole.starts_with(rows.trim_end()), "cut at {at}: {rows}");
         }
-        assert!(settled(TEXT) > TEXT.len() / 2);
-        assert_eq!(settled("one paragraph"), 0);
+        assert!(settled(TEXT, None).0 > TEXT.len() / 2);
+        assert_eq!(settled("one paragraph", None), (0, None));
+    }
+
+    /// However a text comes, cut wherever it is settled, its rows are those of the whole.
+    #[test]
+    fn pieces_of_code_are_the_whole() {
+        let code = "/* a\nlet b = 1;\n\n```not an end\n*/ let c = \"d\";\n";
+        for (start, end) in [
+            ("```rust\n", "```\n"),
+            ("Before.\n\n~~~~ rust\n", "~~~~\n\nAfter.\n"),
+            ("- a list\n\n```rust\n", "```\n```rust\nlet e = 1;\n```\nend\n"),
+            ("```\n", ""),
+        ] {
+            let source = format!("{start}{code}{end}");
+            let whole = render(&source, 40);
+            for step in [1, 7, 1000] {
+                let (mut from, mut open, mut rows) = (0, None, Vec::new());
+                for at in (0..=source.len()).step_by(step).chain([source.len()]) {
+                    let (settled, next) = settled(&source[from..at], open.as_ref());
+                    if settled > 0 {
+                        let piece = &source[from..from + settled];
+                        // A block of text begins apart from the one before.
+                        if open.is_none() && !rows.is_empty() {
+                            rows.push(Line::default());
+                        }
+                        rows.extend(super::render(piece, open.as_ref(), 40));
+                        (from, open) = (from + settled, next);
+                    }
+                }
+                if open.is_none() && !rows.is_empty() {
+                    rows.push(Line::default());
+                }
+                rows.extend(super::render(&source[from..], open.as_ref(), 40));
+                assert_eq!(text(&rows).trim_end(), text(&whole).trim_end(), "{step} of {source}");
+                let coloured = |rows: &[Line<'static>]| -> Vec<_> {
+                    let rows = rows.iter().filter(|row| row.width() > 0);
+                    rows.map(|row| row.spans.clone()).collect()
+                };
+                assert_eq!(coloured(&rows), coloured(&whole), "{step} of {source}");
+            }
+        }
     }
 }

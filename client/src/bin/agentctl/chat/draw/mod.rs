@@ -17,7 +17,7 @@ mod wrap;
 use ratatui::text::Line;
 
 pub(super) use self::entries::rows;
-pub(super) use self::markdown::{render as markdown, settled};
+pub(super) use self::markdown::{OpenCode, render as markdown, settled};
 use super::state::State;
 
 /// Rows that belong to the screen above, so that something of the scrollback stays in sight.

@@ -9,7 +9,7 @@ use agentd_client::protocol::submission::{Delivery, Op};
 use clap::ValueEnum;
 
 use super::picker::{Choice, Picker, Row};
-use super::{Effect, State};
+use super::{Draft, Effect, State};
 use crate::args::Mode;
 use crate::chat::entry::{Entry, Tone};
 use crate::render;
@@ -49,8 +49,9 @@ Tab        complete; answer the prompt          Ctrl-L  draw again
 @file      names a file, an image goes along    !cmd    runs here, goes along";
 
 impl State {
-    /// A line that begins with a slash; `None` where it is no command but text.
-    pub(super) fn slash(&mut self, line: &str) -> Option<Vec<Effect>> {
+    /// A draft that begins with a slash; `None` where it is no command but text.
+    pub(super) fn slash(&mut self, draft: &Draft) -> Option<Vec<Effect>> {
+        let line = draft.text.trim();
         let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let rest = rest.trim();
         // A path is text.
@@ -69,8 +70,8 @@ impl State {
             }
             "/resume" | "/sessions" => vec![Effect::ListSessions],
             "/continue" => self.submit(Op::Resume {}),
-            "/queue" => self.send(rest, rest, Delivery::Queue),
-            "/replace" => self.send(rest, rest, Delivery::Replace),
+            "/queue" => self.send(draft.part(rest), Delivery::Queue),
+            "/replace" => self.send(draft.part(rest), Delivery::Replace),
             "/drop" => self.drop_queued(),
             "/retry" => self.submit(Op::RetryNow {}),
             "/compact" => self.submit(Op::Compact {}),

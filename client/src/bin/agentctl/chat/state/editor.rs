@@ -1,19 +1,16 @@
 //! The line, or lines, that are being written: with history, folded pastes and completion.
 //!
-//! A long paste stands in the text as a word of its own, `[paste 1: 300 lines]`, and is put in its
-//! place when the text is sent; taken out of the text, it does not go along.
-//!
-//! Receives keys and pastes; hands back the text that is to be sent.
+//! Receives keys and pastes; hands back the draft that is to be sent.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::{Modifier, Style};
 use ratatui_textarea::{CursorMove, DataCursor, TextArea, WrapMode};
 
-/// A paste with more lines or bytes than this is folded.
-const PASTE_LINES: usize = 8;
-const PASTE_BYTES: usize = 1000;
-/// Inputs that are remembered.
-const HISTORY: usize = 200;
+use super::Draft;
+use super::draft::Pastes;
+use super::history::History;
+use super::mention::{dropped, mention, unfinished};
+
 /// Completions that are shown.
 pub(crate) const COMPLETIONS: usize = 8;
 
@@ -33,17 +30,17 @@ pub(crate) enum Handled {
     Send,
     /// Taken.
     Yes,
+    /// What was written before stands there now: nothing is offered for it, or the next key would
+    /// go to what is offered.
+    Recalled,
 }
 
 /// What is being written.
 #[derive(Debug)]
 pub(crate) struct Editor {
     area: TextArea<'static>,
-    history: Vec<String>,
-    /// Where in the history; its end is what was being written.
-    at: usize,
-    draft: String,
-    pastes: Vec<String>,
+    pastes: Pastes,
+    history: History,
     pub(crate) completion: Option<Completion>,
 }
 
@@ -51,10 +48,8 @@ impl Default for Editor {
     fn default() -> Self {
         Self {
             area: area(""),
-            history: Vec::new(),
-            at: 0,
-            draft: String::new(),
-            pastes: Vec::new(),
+            pastes: Pastes::default(),
+            history: History::default(),
             completion: None,
         }
     }
@@ -86,42 +81,35 @@ impl Editor {
         self.area.lines().join("\n")
     }
 
-    /// Puts a text in place of what is there.
-    pub(crate) fn set(&mut self, text: &str) {
-        self.area = area(text);
+    /// The text with its pastes.
+    fn draft(&self) -> Draft {
+        Draft::new(self.text(), self.pastes.clone())
+    }
+
+    /// Puts a draft in place of what is there.
+    pub(crate) fn set(&mut self, draft: Draft) {
+        self.area = area(&draft.text);
+        self.pastes = draft.pastes;
         self.completion = None;
     }
 
+    /// Takes up what was written in earlier runs.
+    pub(crate) fn recall(&mut self, earlier: Vec<Draft>) {
+        self.history.recall(earlier);
+    }
+
     /// Remembers an input that was sent, by whomever.
-    pub(crate) fn remember(&mut self, text: &str) {
-        if !text.trim().is_empty() && self.history.last().is_none_or(|last| last != text) {
-            self.history.push(text.to_owned());
-            let more = self.history.len().saturating_sub(HISTORY);
-            self.history.drain(..more);
-        }
-        self.at = self.history.len();
+    pub(crate) fn remember(&mut self, draft: Draft) {
+        self.history.remember(draft);
     }
 
-    /// Takes the text out, pastes unfolded; and as it stood there.
-    pub(crate) fn take(&mut self) -> (String, String) {
-        let shown = self.text();
-        let mut text = shown.clone();
-        for (index, paste) in self.pastes.iter().enumerate() {
-            text = text.replace(&mark(index, paste), paste);
-        }
-        self.clear();
-        (text, shown)
-    }
-
-    /// Throws the text away; the history has it.
-    pub(crate) fn clear(&mut self) {
-        let shown = self.text();
-        if !shown.contains("[paste ") {
-            self.remember(&shown);
-        }
-        self.pastes.clear();
-        self.set("");
-        self.at = self.history.len();
+    /// Takes the text out; the history has it.
+    pub(crate) fn take(&mut self) -> Draft {
+        let draft = self.draft();
+        self.history.remember(draft.clone());
+        self.history.rest();
+        self.set(Draft::default());
+        draft
     }
 
     /// A key for the text.
@@ -145,6 +133,11 @@ impl Editor {
             KeyCode::Enter if plain && !shift => self.enter(),
             KeyCode::Enter => self.newline(),
             KeyCode::Char('j') if key.modifiers == KeyModifiers::CONTROL => self.newline(),
+            // As in shells; the widget would undo.
+            KeyCode::Char('u') if key.modifiers == KeyModifiers::CONTROL => {
+                self.area.delete_line_by_head();
+                Handled::Yes
+            }
             KeyCode::Up if plain && self.area.screen_cursor().row == 0 => self.older(),
             KeyCode::Down if plain && self.is_last_row() => self.newer(),
             _ => self.edit(key),
@@ -178,46 +171,54 @@ impl Editor {
     }
 
     fn older(&mut self) -> Handled {
-        if self.at == self.history.len() {
-            self.draft = self.text();
+        let present = self.draft();
+        if let Some(draft) = self.history.older(present) {
+            self.set(draft);
         }
-        if let Some(at) = self.at.checked_sub(1) {
-            self.at = at;
-            let text = self.history[at].clone();
-            self.set(&text);
-        }
-        Handled::Yes
+        Handled::Recalled
     }
 
     fn newer(&mut self) -> Handled {
-        if self.at < self.history.len() {
-            self.at += 1;
-            let text = self.history.get(self.at).unwrap_or(&self.draft).clone();
-            self.set(&text);
+        if let Some(draft) = self.history.newer() {
+            self.set(draft);
         }
-        Handled::Yes
+        Handled::Recalled
     }
 
-    /// A pasted text: as it is, folded, or as a file's name.
+    /// A pasted text: as it is, folded, or as the names of files.
     pub(crate) fn paste(&mut self, text: &str) {
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
-        if let Some(name) = image_name(&text) {
-            self.area.insert_str(mention(&name));
-        } else if text.lines().count() > PASTE_LINES || text.len() > PASTE_BYTES {
-            self.area.insert_str(mark(self.pastes.len(), &text));
-            self.pastes.push(text);
+        let names: Vec<String> = dropped(&text).iter().map(|name| mention(name)).collect();
+        let text = if names.is_empty() {
+            let around = self.text();
+            self.pastes.fold(text, &around)
         } else {
-            self.area.insert_str(text);
-        }
+            names.join(" ")
+        };
+        self.area.insert_str(text);
     }
 
     /// The word before the cursor, if it may be completed: `@…`, or `/…` at the very start.
     pub(crate) fn word(&self) -> Option<String> {
+        let before = self.before();
+        let is_command = self.area.cursor().0 == 0
+            && before.starts_with('/')
+            && !before.contains(char::is_whitespace);
+        if is_command {
+            return Some(before);
+        }
+        unfinished(&before).map(|(word, _)| word.to_owned())
+    }
+
+    /// The part of a file's name that stands before the cursor.
+    pub(crate) fn sought(&self) -> Option<String> {
+        unfinished(&self.before()).map(|(_, name)| name)
+    }
+
+    /// The line up to the cursor.
+    fn before(&self) -> String {
         let DataCursor(row, column) = self.area.cursor();
-        let before: String = self.area.lines()[row].chars().take(column).collect();
-        let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
-        let is_command = row == 0 && word.starts_with('/') && word.len() == before.len();
-        (is_command || word.starts_with('@')).then(|| word.to_owned())
+        self.area.lines()[row].chars().take(column).collect()
     }
 
     /// Offers names for the word before the cursor.
@@ -240,60 +241,11 @@ impl Editor {
         for _ in 0..completion.replaces {
             self.area.delete_char();
         }
-        self.area.insert_str(format!("{} ", completion.names[completion.selected]));
+        let name = &completion.names[completion.selected];
+        // More is to come after a folder.
+        let blank = if name.ends_with('/') { "" } else { " " };
+        self.area.insert_str(format!("{name}{blank}"));
     }
-}
-
-fn mark(index: usize, paste: &str) -> String {
-    let lines = paste.lines().count();
-    format!("[paste {}: {lines} line{}]", index + 1, if lines == 1 { "" } else { "s" })
-}
-
-/// Whether a name is that of an image, and of which kind.
-pub(crate) fn image_type(name: &str) -> Option<&'static str> {
-    let (_, ending) = name.rsplit_once('.')?;
-    match ending.to_ascii_lowercase().as_str() {
-        "png" => Some("image/png"),
-        "jpg" | "jpeg" => Some("image/jpeg"),
-        "gif" => Some("image/gif"),
-        "webp" => Some("image/webp"),
-        _ => None,
-    }
-}
-
-/// The name of an image that was dropped on the terminal, which quotes it as a shell would.
-fn image_name(text: &str) -> Option<String> {
-    let text = text.trim();
-    if text.contains('\n') || !text.contains('/') {
-        return None;
-    }
-    let bare = text.trim_matches(['\'', '"']).replace("\\ ", " ");
-    let bare = bare.strip_prefix("file://").unwrap_or(&bare);
-    image_type(bare).map(|_| bare.to_owned())
-}
-
-/// A file's name as it is written in an input.
-pub(crate) fn mention(name: &str) -> String {
-    if name.contains(char::is_whitespace) { format!("@\"{name}\"") } else { format!("@{name}") }
-}
-
-/// The files that an input mentions.
-pub(crate) fn mentioned(text: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut rest = text;
-    while let Some(at) = rest.find('@') {
-        let apart = rest[..at].chars().next_back().is_none_or(|c| c.is_whitespace() || c == '(');
-        rest = &rest[at + 1..];
-        if !apart {
-            continue;
-        }
-        let name = match rest.strip_prefix('"') {
-            Some(quoted) => quoted.split('"').next(),
-            None => rest.split(char::is_whitespace).next(),
-        };
-        names.extend(name.filter(|name| !name.is_empty()).map(str::to_owned));
-    }
-    names
 }
 
 #[cfg(test)]
@@ -318,8 +270,15 @@ mod tests {
         editor.paste(&long.replace('\n', "\r"));
         editor.paste(" short");
         assert_eq!(editor.text(), "see [paste 1: 300 lines] short");
-        assert_eq!(editor.take().0, format!("see {long} short"));
+        assert_eq!(editor.take().whole(), format!("see {long} short"));
         assert!(editor.is_empty());
+        // From the history it is sent whole again, and a new paste is not taken for it.
+        press(&mut editor, KeyCode::Up);
+        assert_eq!(editor.text(), "see [paste 1: 300 lines] short");
+        editor.paste(&"x\n".repeat(300));
+        let draft = editor.take();
+        assert_eq!(draft.text, "see [paste 1: 300 lines] short[paste 2: 300 lines]");
+        assert_eq!(draft.whole(), format!("see {long} short{}", "x\n".repeat(300)));
     }
 
     #[test]
@@ -328,20 +287,23 @@ mod tests {
         for text in ["one", "two"] {
             typed(&mut editor, text);
             assert_eq!(press(&mut editor, KeyCode::Enter), Handled::Send);
-            assert_eq!(editor.take().0, text);
+            assert_eq!(editor.take().whole(), text);
         }
-        typed(&mut editor, "draft");
+        let long = "a line\n".repeat(9);
+        typed(&mut editor, "draft ");
+        editor.paste(&long);
         for (code, text) in [
             (KeyCode::Up, "two"),
             (KeyCode::Up, "one"),
             (KeyCode::Up, "one"),
             (KeyCode::Down, "two"),
-            (KeyCode::Down, "draft"),
-            (KeyCode::Down, "draft"),
+            (KeyCode::Down, "draft [paste 1: 9 lines]"),
+            (KeyCode::Down, "draft [paste 1: 9 lines]"),
         ] {
             press(&mut editor, code);
             assert_eq!(editor.text(), text);
         }
+        assert_eq!(editor.take().whole(), format!("draft {long}"));
     }
 
     #[test]
@@ -383,11 +345,26 @@ mod tests {
     }
 
     #[test]
-    fn files_by_name() {
+    fn a_line_is_taken_back_as_in_shells() {
         let mut editor = Editor::default();
-        editor.paste("'/tmp/a picture.PNG'");
-        assert_eq!(editor.text(), "@\"/tmp/a picture.PNG\"");
-        let text = "see @a.rs, (@b.rs and @\"c d.png\" but not e@f.g or @";
-        assert_eq!(mentioned(text), ["a.rs,", "b.rs", "c d.png"]);
+        typed(&mut editor, "one");
+        editor.key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL));
+        typed(&mut editor, "two");
+        assert_eq!(editor.text(), "two");
+    }
+
+    #[test]
+    fn folders_are_gone_into() {
+        let mut editor = Editor::default();
+        typed(&mut editor, "see @\"my d");
+        assert_eq!(editor.sought().as_deref(), Some("my d"));
+        editor.offer(vec!["@\"my dir/".to_owned()]);
+        press(&mut editor, KeyCode::Tab);
+        assert_eq!(editor.text(), "see @\"my dir/");
+        editor.offer(vec!["@\"my dir/a\"".to_owned()]);
+        press(&mut editor, KeyCode::Tab);
+        assert_eq!(editor.text(), "see @\"my dir/a\" ");
+        editor.paste("'/tmp/a picture.PNG' /tmp/b.png");
+        assert_eq!(editor.text(), "see @\"my dir/a\" @\"/tmp/a picture.PNG\" @/tmp/b.png");
     }
 }

@@ -14,6 +14,8 @@ use agentd_client::protocol::submission::{Op, SubmitResult};
 use agentd_client::{Body, Error};
 use crossterm::event::KeyEvent;
 
+use super::Draft;
+
 /// Something happened.
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -43,8 +45,10 @@ pub(crate) enum Event {
     Sessions(Result<Vec<Session>, Error>),
     /// The session was renamed, or not.
     Renamed(Result<(), Error>),
-    /// The files of this directory.
-    Files(Vec<String>),
+    /// Files whose names hold a part.
+    Files { part: String, names: Vec<String> },
+    /// What was written cannot be kept for later runs.
+    NotKept(String),
     /// The command that runs here wrote something.
     CommandOutput(String),
     /// The command that ran here ended: in words, and whether well.
@@ -75,8 +79,10 @@ pub(crate) enum Effect {
     Prefer { model: Option<String>, mode: Option<PermissionMode> },
     /// Give the session a title.
     Rename(String),
-    /// Look for the files of this directory.
-    ListFiles,
+    /// Look for files whose names hold this.
+    FindFiles(String),
+    /// Keep what was written for later runs.
+    Keep(Draft),
     /// Run a command here.
     Run(String),
     /// End the command that runs here.

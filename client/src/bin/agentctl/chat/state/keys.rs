@@ -6,12 +6,10 @@ use agentd_client::protocol::item::{Content, Part};
 use agentd_client::protocol::submission::{Delivery, Op};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::editor::{Handled, mention, mentioned};
-use super::{COMMANDS, Effect, LocalCommand, Pending, State};
+use super::editor::Handled;
+use super::mention::{matching, mentioned, offered};
+use super::{COMMANDS, Draft, Effect, LocalCommand, Pending, State};
 use crate::chat::entry::{Entry, Tone};
-
-/// Completions that are offered, shown or not.
-const OFFERED: usize = 50;
 
 impl State {
     pub(super) fn key(&mut self, key: KeyEvent) -> Vec<Effect> {
@@ -47,6 +45,7 @@ impl State {
         match self.editor.key(key) {
             Handled::Send => self.enter(Delivery::Auto),
             Handled::Yes => self.complete(),
+            Handled::Recalled => Vec::new(),
         }
     }
 
@@ -66,7 +65,7 @@ impl State {
         if self.editor.is_empty() {
             self.leaving = true;
         } else {
-            self.editor.clear();
+            self.editor.take();
         }
         Vec::new()
     }
@@ -91,19 +90,27 @@ impl State {
 
     /// Offers names for the word that is being written.
     pub(super) fn complete(&mut self) -> Vec<Effect> {
+        if let Some(part) = self.editor.sought() {
+            return self.complete_file(part);
+        }
+        // Sought anew with the next word, since files come and go.
+        self.found = None;
         let Some(word) = self.editor.word() else {
             self.editor.completion = None;
             return Vec::new();
         };
-        if let Some(part) = word.strip_prefix('@') {
-            let names = matching(self.files.as_deref().unwrap_or_default(), part);
-            self.editor.offer(names.iter().map(|name| mention(name)).collect());
-            // Looked for anew with each word, since files come and go.
-            return if part.is_empty() { vec![Effect::ListFiles] } else { Vec::new() };
-        }
         let names = COMMANDS.iter().map(|command| command.name.to_owned());
         self.editor.offer(names.filter(|name| name.starts_with(&word)).collect());
         Vec::new()
+    }
+
+    fn complete_file(&mut self, part: String) -> Vec<Effect> {
+        let found = self.found.as_ref();
+        let names = found
+            .map_or_else(Vec::new, |(_, names)| matching(names.iter().map(String::as_str), &part));
+        let is_answered = found.is_some_and(|(sought, _)| *sought == part);
+        self.editor.offer(names.iter().map(|name| offered(name)).collect());
+        if is_answered { Vec::new() } else { vec![Effect::FindFiles(part)] }
     }
 
     /// Sends what was written, or does it.
@@ -111,72 +118,64 @@ impl State {
         if self.editor.text().trim().is_empty() {
             return Vec::new();
         }
-        let (text, shown) = self.editor.take();
-        if let Some(effects) = self.question_reply(text.trim()) {
+        let draft = self.editor.take();
+        // An answer is nobody else's business, and what begins with a blank is not kept by
+        // shells either.
+        if let Some(effects) = self.question_reply(draft.whole().trim()) {
             return effects;
         }
-        if let Some(command) = shown.strip_prefix('!') {
-            return self.run(command.trim());
+        let kept = (!draft.text.starts_with(' ')).then(|| Effect::Keep(draft.clone()));
+        kept.into_iter().chain(self.entered(draft, delivery)).collect()
+    }
+
+    fn entered(&mut self, draft: Draft, delivery: Delivery) -> Vec<Effect> {
+        if draft.text.starts_with('!') {
+            return self.run(draft);
         }
-        if shown.starts_with('/')
-            && let Some(effects) = self.slash(shown.trim())
+        if draft.text.starts_with('/')
+            && let Some(effects) = self.slash(&draft)
         {
             return effects;
         }
-        self.send(&text, &shown, delivery)
+        self.send(draft, delivery)
     }
 
-    fn run(&mut self, command: &str) -> Vec<Effect> {
+    fn run(&mut self, draft: Draft) -> Vec<Effect> {
+        let whole = draft.whole();
+        let command = whole.strip_prefix('!').unwrap_or(&whole).trim().to_owned();
         if command.is_empty() {
             return Vec::new();
         }
         if self.command.is_some() {
             self.note(Tone::Warning, "a command is running here already: Esc ends it");
-            self.editor.set(&format!("!{command}"));
+            self.editor.set(draft);
             return Vec::new();
         }
-        let command = command.to_owned();
         self.command =
             Some(LocalCommand { command: command.clone(), output: String::new(), since: self.now });
         vec![Effect::Run(command)]
     }
 
-    /// Sends an input; `shown` is how it stood in the editor.
-    pub(super) fn send(&mut self, text: &str, shown: &str, delivery: Delivery) -> Vec<Effect> {
+    /// Sends an input.
+    pub(super) fn send(&mut self, draft: Draft, delivery: Delivery) -> Vec<Effect> {
+        let text = draft.whole();
         if text.trim().is_empty() {
             self.note(Tone::Warning, "there is no text to send");
             return Vec::new();
         }
         let context = std::mem::take(&mut self.context);
         let content = if context.is_empty() {
-            Content::Text(text.to_owned())
+            Content::Text(text)
         } else {
             // The text first: a session is named after it.
             let context = context.into_iter().map(|ran| format!("\n\n{ran}"));
-            let parts = [text.to_owned()].into_iter().chain(context);
+            let parts = [text].into_iter().chain(context);
             Content::Parts(parts.map(Part::text).collect())
         };
         let id = self.next_id();
-        let pending = Pending { id: id.clone(), shown: shown.to_owned(), steered: false };
-        self.pending.push(pending);
-        let attachments = mentioned(shown).into_iter().map(Into::into).collect();
+        // Not those in a paste.
+        let attachments = mentioned(&draft.text).into_iter().map(Into::into).collect();
+        self.pending.push(Pending { id: id.clone(), draft, steered: false });
         vec![Effect::Submit { id, op: Effect::input(content, delivery), attachments }]
     }
-}
-
-/// Files whose path holds `part`, whatever the case: those whose name begins with it come first.
-fn matching(files: &[String], part: &str) -> Vec<String> {
-    let part = part.trim_start_matches('"').to_lowercase();
-    let mut found: Vec<(u8, &String)> = Vec::new();
-    for file in files {
-        let path = file.to_lowercase();
-        let name = path.rsplit('/').next().unwrap_or(&path);
-        if path.starts_with(&part) || name.starts_with(&part) {
-            found.push((0, file));
-        } else if path.contains(&part) {
-            found.push((1, file));
-        }
-    }
-    found.sort_by_key(|(rank, file)| (*rank, file.len()));
-    found.into_iter().take(OFFERED).map(|(_, file)| file.clone()).collect()
 }

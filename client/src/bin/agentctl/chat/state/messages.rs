@@ -13,7 +13,7 @@ use agentd_client::protocol::permission::{Resolution, Risk};
 use agentd_client::protocol::progress::{Marker, StreamMessage};
 use agentd_client::protocol::view::conversation::{Change, OpenCall};
 
-use super::{Answer, Effect, Link, State};
+use super::{Answer, Draft, Effect, Link, State};
 use crate::chat::entry::{EndedCall, Entry, Tone};
 use crate::render;
 use crate::terminal::one_line;
@@ -152,9 +152,9 @@ impl State {
 
     /// Takes an input that was sent from here off the list of those on their way; how it stood in
     /// the editor.
-    fn settle(&mut self, id: &str) -> Option<String> {
+    fn settle(&mut self, id: &str) -> Option<Draft> {
         let at = self.pending.iter().position(|pending| pending.id.as_str() == id)?;
-        Some(self.pending.remove(at).shown)
+        Some(self.pending.remove(at).draft)
     }
 
     fn item(&mut self, item: &Item) {
@@ -166,9 +166,12 @@ impl State {
                 let id = submission_id.as_ref();
                 let from = id.and_then(|id| self.senders.remove(id));
                 let from = from.filter(|_| self.joined);
-                let shown = id.and_then(|id| self.settle(id.as_str()));
-                let text = shown.unwrap_or_else(|| self.folded_input(content));
-                self.editor.remember(&text);
+                let draft = id.and_then(|id| self.settle(id.as_str()));
+                let text = match draft {
+                    // The history has it.
+                    Some(draft) => draft.text,
+                    None => self.input_from_elsewhere(content),
+                };
                 self.push(Entry::Input { text, from });
             }
             ItemBody::Assistant(answer) => self.assistant(item, answer),
@@ -176,13 +179,15 @@ impl State {
         }
     }
 
-    fn folded_input(&mut self, content: &[Part]) -> String {
+    /// An input that was typed elsewhere or before.
+    fn input_from_elsewhere(&mut self, content: &[Part]) -> String {
         let texts = content.iter().map(|part| match part {
             Part::Text { text } => text.clone(),
             Part::Image { path, .. } => format!("[image {}]", path.as_deref().unwrap_or("")),
             Part::File { .. } => String::new(),
         });
         let text = texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n");
+        self.editor.remember(Draft::of(&text));
         let more = text.lines().count().saturating_sub(INPUT_LINES);
         if more == 0 {
             return text;
@@ -200,7 +205,9 @@ impl State {
         });
         let reasoning: String = reasoning.collect();
         let state = std::mem::take(&mut self.answer);
-        let written = if state.item_id.as_ref() == Some(&item.item_id) { state.written } else { 0 };
+        let state =
+            if state.item_id.as_ref() == Some(&item.item_id) { state } else { Answer::default() };
+        let Answer { written, open, .. } = state;
         if !reasoning.trim().is_empty() && written == 0 {
             self.push(Entry::Reasoning { lines: reasoning.lines().count() });
             self.fold("Reasoning", reasoning);
@@ -208,7 +215,7 @@ impl State {
         let text = answer.text();
         let rest = text.get(written..).unwrap_or("");
         if !rest.trim().is_empty() {
-            self.push(Entry::Answer(rest.to_owned()));
+            self.push(Entry::Answer { text: rest.to_owned(), open });
         }
     }
 

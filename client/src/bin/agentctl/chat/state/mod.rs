@@ -11,9 +11,12 @@
 //! Receives events; hands effects to the loop, entries and itself to `draw`.
 
 mod commands;
+mod draft;
 mod editor;
 mod event;
+mod history;
 mod keys;
+mod mention;
 mod messages;
 mod outcomes;
 mod picker;
@@ -32,12 +35,15 @@ use agentd_client::protocol::view::conversation::View;
 use ratatui::text::Line;
 
 pub(super) use self::commands::COMMANDS;
-pub(super) use self::editor::{COMPLETIONS, Editor, image_type};
+pub(super) use self::draft::Draft;
+pub(super) use self::editor::{COMPLETIONS, Editor};
 pub(super) use self::event::{Effect, Event};
+pub(super) use self::history::HISTORY;
+pub(super) use self::mention::{image_type, matching};
 pub(super) use self::messages::{call_line, tail};
 pub(super) use self::picker::Picker;
 pub(super) use self::prompt::{Panel, Stage, is_question, options, rule, suggestion};
-use super::draw;
+use super::draw::{self, OpenCode};
 use super::entry::{Entry, Tone};
 
 /// The part of the screen that an answer may take while it is being written: one in so many.
@@ -62,8 +68,7 @@ pub(super) enum Link {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pending {
     pub(super) id: SubmissionId,
-    /// As it stood in the editor.
-    pub(super) shown: String,
+    pub(super) draft: Draft,
     /// It goes into the running turn.
     pub(super) steered: bool,
 }
@@ -74,6 +79,8 @@ pub(super) struct Answer {
     item_id: Option<ItemId>,
     /// Bytes of its text that are in the scrollback.
     pub(super) written: usize,
+    /// The block of code that is open behind them.
+    open: Option<Box<OpenCode>>,
 }
 
 /// A command that runs here.
@@ -118,8 +125,8 @@ pub(super) struct State {
     pub(super) command: Option<LocalCommand>,
     /// Ctrl-C was pressed: the next one leaves.
     pub(super) leaving: bool,
-    /// Files of the directory, once they were asked for.
-    files: Option<Vec<String>>,
+    /// What was sought last among the files of the directory, and found.
+    found: Option<(String, Vec<String>)>,
     /// What local commands said, for the next input.
     context: Vec<String>,
     /// The last thing that was shown folded: its title and all of it.
@@ -151,7 +158,7 @@ impl State {
             picker: None,
             command: None,
             leaving: false,
-            files: None,
+            found: None,
             context: Vec::new(),
             folded: None,
             own: HashSet::new(),
@@ -197,9 +204,12 @@ impl State {
                 }
                 Vec::new()
             }
-            Event::Files(files) => {
-                self.files = Some(files);
-                self.complete();
+            Event::Files { part, names } => {
+                self.found = Some((part, names));
+                self.complete()
+            }
+            Event::NotKept(why) => {
+                self.note(Tone::Warning, why);
                 Vec::new()
             }
             Event::CommandOutput(text) => {
@@ -225,6 +235,11 @@ impl State {
             self.last = Some(entry);
         }
         rows
+    }
+
+    /// Takes up what was written in earlier runs.
+    pub(super) fn recall(&mut self, earlier: Vec<Draft>) {
+        self.editor.recall(earlier);
     }
 
     /// The first words, where there is no session yet.
@@ -340,6 +355,13 @@ impl State {
         item.map_or("", |item| item.text.get(written..).unwrap_or(""))
     }
 
+    /// The block of code that is open where that begins.
+    pub(super) fn live_code(&self) -> Option<&OpenCode> {
+        let item = self.view.in_flight.item.as_ref();
+        let is_same = item.map(|item| &item.item_id) == self.answer.item_id.as_ref();
+        self.answer.open.as_deref().filter(|_| is_same)
+    }
+
     /// Moves the settled part of a long answer into the scrollback.
     fn settle_answer(&mut self) {
         let room = usize::from(self.setup.size.1) / LIVE_PART;
@@ -348,18 +370,19 @@ impl State {
         if live.len() <= room || self.detached_answer() {
             return;
         }
-        if draw::markdown(live, usize::from(self.setup.size.0)).len() <= room {
+        if draw::markdown(live, self.live_code(), usize::from(self.setup.size.0)).len() <= room {
             return;
         }
-        let settled = draw::settled(live);
+        let (settled, next) = draw::settled(live, self.live_code());
         if settled > 0 {
             let text = live[..settled].to_owned();
             let item_id = self.view.in_flight.item.as_ref().map(|item| item.item_id.clone());
             if self.answer.item_id != item_id {
-                self.answer = Answer { item_id, written: 0 };
+                self.answer = Answer { item_id, ..Answer::default() };
             }
             self.answer.written += settled;
-            self.push(Entry::Answer(text));
+            let open = std::mem::replace(&mut self.answer.open, next.map(Box::new));
+            self.push(Entry::Answer { text, open });
         }
     }
 

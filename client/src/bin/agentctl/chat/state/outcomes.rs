@@ -35,11 +35,11 @@ impl State {
             Err(error) => {
                 self.complain(&error);
                 if let Some(at) = at {
-                    let shown = self.pending.remove(at).shown;
+                    let draft = self.pending.remove(at).draft;
                     if self.editor.is_empty() {
-                        self.editor.set(&shown);
+                        self.editor.set(draft);
                     } else {
-                        self.editor.remember(&shown);
+                        self.editor.remember(draft);
                     }
                 }
             }

@@ -23,6 +23,8 @@ struct Stage {
     seq: u64,
     now: u64,
     effects: Vec<Effect>,
+    /// What was to be kept for later runs.
+    kept: Vec<String>,
 }
 
 fn session() -> Value {
@@ -45,7 +47,7 @@ impl Stage {
             mode: None,
         };
         let state = State::new(setup, START);
-        let mut stage = Self { state, seq: 0, now: START, effects: Vec::new() };
+        let mut stage = Self { state, seq: 0, now: START, effects: Vec::new(), kept: Vec::new() };
         let session: Session = serde_json::from_value(session()).unwrap();
         stage.event(Event::Opened(Box::new(session)));
         stage.message(json!({
@@ -56,7 +58,12 @@ impl Stage {
     }
 
     fn event(&mut self, event: Event) {
-        self.effects.extend(self.state.update(event, self.now));
+        for effect in self.state.update(event, self.now) {
+            match effect {
+                Effect::Keep(draft) => self.kept.push(draft.text),
+                effect => self.effects.push(effect),
+            }
+        }
     }
 
     fn message(&mut self, message: Value) {
@@ -125,6 +132,20 @@ impl Stage {
         let mut terminal = Terminal::new(backend).unwrap();
         terminal.draw(|frame| frame.render_widget(Paragraph::new(rows), frame.area())).unwrap();
         terminal.backend().to_string()
+    }
+
+    /// The texts that were sent, and what goes along.
+    fn sent(&self) -> Vec<(String, Vec<String>)> {
+        let sent = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Submit { op: Op::UserInput { content, .. }, attachments, .. } => {
+                let parts = content.clone().into_parts();
+                let text = agentd_client::protocol::item::parts_text(&parts);
+                let names = attachments.iter().map(|name| name.display().to_string());
+                Some((text, names.collect()))
+            }
+            _ => None,
+        });
+        sent.collect()
     }
 
     fn replies(&self) -> Vec<&Effect> {
@@ -336,4 +357,130 @@ fn who_else_watches_is_in_the_status_line() {
         assert!(panel.contains(expected), "{expected} in {panel}");
         assert_eq!(panel.contains("watch"), !expected.is_empty(), "{panel}");
     }
+}
+
+/// A paste goes along whole wherever its mark stands: from the history, with a command, after a
+/// refusal.
+#[test]
+fn a_folded_paste_is_sent_whole_however_it_is_sent() {
+    let mut stage = Stage::new(80, 24);
+    let long = "a line of @it\n".repeat(20);
+    let id = |stage: &Stage| match stage.effects.last() {
+        Some(Effect::Submit { id, .. }) => id.clone(),
+        other => panic!("it is sent: {other:?}"),
+    };
+    stage.keys("see @a.rs ");
+    stage.event(Event::Paste(long.clone()));
+    stage.key(KeyCode::Enter);
+    let refused = agentd_client::Error::Disconnected { cause: "gone".to_owned() };
+    let first = id(&stage);
+    stage.event(Event::Submitted(first, Err(refused)));
+    stage.key(KeyCode::Enter);
+    let second = id(&stage);
+    stage.fact(json!({ "type": "message.completed", "item": {
+        "item_id": "item_1", "index": 1, "turn_id": "turn_1", "created_at": T, "role": "user",
+        "content": [{ "type": "text", "text": "see it" }], "origin": "user",
+        "submission_id": second.as_str(),
+    }}));
+    stage.key(KeyCode::Up);
+    stage.key(KeyCode::Enter);
+    let once = (format!("see @a.rs {long}"), vec!["a.rs".to_owned()]);
+    assert_eq!(stage.sent(), vec![once.clone(), once.clone(), once]);
+    stage.effects.clear();
+    stage.keys("/queue and ");
+    stage.event(Event::Paste(long.clone()));
+    stage.key(KeyCode::Enter);
+    assert_eq!(stage.sent(), [(format!("and {long}"), vec![])]);
+    stage.keys("!cat ");
+    stage.event(Event::Paste(long.clone()));
+    stage.key(KeyCode::Enter);
+    assert_eq!(stage.effects.last(), Some(&Effect::Run(format!("cat {}", long.trim()))));
+}
+
+/// What was typed in the session before is in the history whole, not as it is shown.
+#[test]
+fn the_history_has_whole_inputs_of_others() {
+    let mut stage = Stage::new(80, 24);
+    let long = "a line\n".repeat(40);
+    stage.fact(json!({ "type": "message.completed", "item": {
+        "item_id": "item_1", "index": 1, "turn_id": "turn_1", "created_at": T, "role": "user",
+        "content": [{ "type": "text", "text": long }], "origin": "user",
+    }}));
+    assert!(stage.written().contains("20 more lines (Ctrl-O)"));
+    stage.key(KeyCode::Up);
+    assert_eq!(stage.state.editor.text(), "[paste 1: 40 lines]");
+    stage.key(KeyCode::Enter);
+    assert_eq!(stage.sent(), [(long, vec![])]);
+}
+
+#[test]
+fn what_is_kept_for_later_runs() {
+    let mut stage = Stage::new(80, 24);
+    for text in ["hello", " not this", "!ls", "/usage"] {
+        stage.keys(text);
+        stage.key(KeyCode::Enter);
+    }
+    // An answer to a question may be anything.
+    stage.fact(json!({ "type": "question.requested", "prompt": {
+        "prompt_id": "prm_1", "session_id": "ses_1", "turn_id": "turn_1", "call_id": "call_1",
+        "tool": "ask_user", "summary": "Which?", "risk": "read", "arguments": {},
+        "suggestions": [], "requested_at": T
+    }}));
+    stage.keys("the answer");
+    stage.key(KeyCode::Enter);
+    assert_eq!(stage.kept, ["hello", "!ls", "/usage"]);
+}
+
+#[test]
+fn files_are_sought_anew_with_each_word() {
+    let mut stage = Stage::new(80, 24);
+    let sought = |stage: &mut Stage| -> Vec<String> {
+        let parts = stage.effects.drain(..).filter_map(|effect| match effect {
+            Effect::FindFiles(part) => Some(part),
+            _ => None,
+        });
+        parts.collect()
+    };
+    let found = |part: &str, names: &[&str]| Event::Files {
+        part: part.to_owned(),
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    stage.keys("see @m");
+    assert_eq!(sought(&mut stage), ["", "m"]);
+    stage.event(found("", &["a.rs", "main.rs"]));
+    assert_eq!(sought(&mut stage), ["m"], "that was for another part");
+    assert!(stage.panel().contains("▸ @main.rs"), "but is better than nothing");
+    stage.event(found("m", &["main.rs", "my file.rs"]));
+    assert_eq!(sought(&mut stage), Vec::<String>::new());
+    assert!(stage.panel().contains("@\"my file.rs\""));
+    stage.key(KeyCode::Tab);
+    assert_eq!(stage.state.editor.text(), "see @main.rs ");
+    stage.keys("@m");
+    assert_eq!(sought(&mut stage), ["", "m"]);
+}
+
+/// A block of code that is longer than the screen goes up line by line, so that a picture costs
+/// what is on the screen, and the colours go on where they were.
+#[test]
+fn a_long_block_of_code_goes_up_as_it_comes() {
+    let mut stage = Stage::new(40, 20);
+    let lines: Vec<String> = (0..40).map(|n| format!("let line_{n} = 1;\n")).collect();
+    let text = format!("Look:\n\n```rust\n{}```\n\nThat is it.\n", lines.concat());
+    let (mut offset, mut written) = (0, String::new());
+    for piece in text.split_inclusive('\n') {
+        stage.delta(offset, piece);
+        offset += piece.len();
+        written.push_str(&stage.written());
+        let live = stage.state.live_text().lines().count();
+        assert!(live <= 12, "{live} lines are drawn at once");
+        assert!(draw::panel(&stage.state).len() < 20, "the panel stays on the screen");
+    }
+    stage.fact(json!({ "type": "message.completed", "item": {
+        "item_id": "item_1", "index": 1, "turn_id": "turn_1", "created_at": T,
+        "role": "assistant", "content": [{ "type": "text", "text": text }], "calls": [],
+        "status": "complete", "model": "m/m", "usage": Usage::default()
+    }}));
+    written.push_str(&stage.written());
+    let whole = lines.join("  ");
+    assert_eq!(written, format!("Look:\n\n  {whole}\nThat is it.\n"));
 }
