@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::rpc::batch::{Part, gather};
 use crate::rpc::context::Context;
-use crate::rpc::dispatch::{Answer, Begun, Dispatch, failed};
+use crate::rpc::dispatch::{Answer, Begun, Dispatch, failed, is_page};
 use crate::rpc::envelope::{self, Entry, Id, Incoming};
 use crate::rpc::outbound::Outbound;
 
@@ -38,6 +38,9 @@ pub const MAX_CALLS: usize = 256;
 /// Answers of one connection that may wait for room. Each of them is whole in memory, so a client
 /// that does not read them is not asked for more.
 pub const MAX_UNREAD: usize = 16;
+/// Calls of one connection whose answers may be as large as a message, from their start until the
+/// answer is queued. They take their time of the store's readers, which others need too.
+pub const MAX_PAGES: usize = 2;
 /// How long an end of input waits for answers, and answers for a client that does not read.
 const DRAIN: Duration = Duration::from_secs(30);
 /// How long a stopping daemon waits for a client that does not read.
@@ -72,6 +75,7 @@ pub async fn serve(stream: UnixStream, number: u64, dispatch: Dispatch, stop: Ca
         decoder: Decoder::new(dispatch.max_message_bytes),
         calls: Arc::new(Semaphore::new(MAX_CALLS)),
         unread: Arc::new(Semaphore::new(MAX_UNREAD)),
+        pages: Arc::new(Semaphore::new(MAX_PAGES)),
         dispatch,
         context: context.clone(),
     };
@@ -131,12 +135,19 @@ impl Patience {
     }
 }
 
+/// What a call holds until its answer is queued.
+struct Permit {
+    _call: OwnedSemaphorePermit,
+    _page: Option<OwnedSemaphorePermit>,
+}
+
 struct Reader {
     socket: OwnedReadHalf,
     framing: Arc<OnceLock<Framing>>,
     decoder: Decoder,
     calls: Arc<Semaphore>,
     unread: Arc<Semaphore>,
+    pages: Arc<Semaphore>,
     dispatch: Dispatch,
     context: Arc<Context>,
 }
@@ -205,7 +216,7 @@ impl Reader {
     }
 
     async fn single(&self, entry: Entry<'_>) {
-        let permit = self.permit().await;
+        let permit = self.permit(&entry).await;
         match self.dispatch.begin(&self.context, entry) {
             Begun::Done(None) => {}
             Begun::Done(Some(answer)) => self.queue(answer, permit).await,
@@ -216,7 +227,7 @@ impl Reader {
     async fn batch(&self, entries: Vec<Entry<'_>>) {
         let mut parts = Vec::with_capacity(entries.len());
         for entry in entries {
-            let permit = self.permit().await;
+            let permit = self.permit(&entry).await;
             parts.push(match self.dispatch.begin(&self.context, entry) {
                 Begun::Done(answer) => Part::Ready(answer),
                 Begun::Pending(call) => Part::Running(self.spawn(async move {
@@ -226,17 +237,17 @@ impl Reader {
                 })),
             });
         }
-        let permit = self.permit().await;
+        let permit = self.any_permit().await;
         self.spawn_answer(gather(parts, self.dispatch.max_message_bytes), permit);
     }
 
     async fn answer_one(&self, id: Id, error: &RpcError) {
-        let permit = self.permit().await;
+        let permit = self.any_permit().await;
         self.queue(failed(id, error), permit).await;
     }
 
     /// Queues an answer now, or leaves the waiting to a task once few wait already.
-    async fn queue(&self, answer: Answer, permit: OwnedSemaphorePermit) {
+    async fn queue(&self, answer: Answer, permit: Permit) {
         let Answer { id, json, lane, queued } = answer;
         match self.context.outbound.try_send(lane, json) {
             Ok(()) => queued.tell(),
@@ -254,9 +265,19 @@ impl Reader {
     }
 
     /// Leave to begin a call: not too many run, and not too many answers wait to be read.
-    async fn permit(&self) -> OwnedSemaphorePermit {
+    async fn permit(&self, entry: &Entry<'_>) -> Permit {
+        let page = match entry {
+            Entry::Request(request) if is_page(&request.method) => {
+                Some(place(self.pages.clone()).await)
+            }
+            _ => None,
+        };
+        Permit { _page: page, ..self.any_permit().await }
+    }
+
+    async fn any_permit(&self) -> Permit {
         drop(place(self.unread.clone()).await);
-        place(self.calls.clone()).await
+        Permit { _call: place(self.calls.clone()).await, _page: None }
     }
 
     /// Runs a call, or the waiting of its answer, until the connection has waited long enough.
@@ -274,7 +295,7 @@ impl Reader {
     fn spawn_answer(
         &self,
         call: impl Future<Output = Option<Answer>> + Send + 'static,
-        permit: OwnedSemaphorePermit,
+        permit: Permit,
     ) {
         let (outbound, unread) = (self.context.outbound.clone(), self.unread.clone());
         self.spawn(async move {

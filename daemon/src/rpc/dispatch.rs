@@ -91,6 +91,17 @@ fn lane_of(method: &str) -> Lane {
     }
 }
 
+/// Whether a method's answers are pages, which may be as large as a message.
+pub fn is_page(method: &str) -> bool {
+    matches!(
+        method,
+        method::SessionList::NAME
+            | method::SessionItems::NAME
+            | method::SessionEvents::NAME
+            | method::SessionExport::NAME
+    )
+}
+
 impl Dispatch {
     /// Hands an entry over. Does not block and does not wait.
     pub fn begin(&self, context: &Arc<Context>, entry: Entry<'_>) -> Begun {

@@ -58,6 +58,13 @@ impl Lab {
             })
             .unwrap();
         module
+            .register_async_method("session/items", |_, lab, _| async move {
+                lab.0.arrived.lock().unwrap().push(Value::Null);
+                lab.0.gate.acquire().await.unwrap().forget();
+                "page"
+            })
+            .unwrap();
+        module
             .register_async_method("wait", |params, lab, _| async move {
                 let params: Value = params.parse().unwrap();
                 lab.0.arrived.lock().unwrap().push(params.clone());

@@ -293,6 +293,23 @@ async fn a_stopping_daemon_answers_what_it_was_asked() {
 }
 
 #[tokio::test]
+async fn a_client_that_asks_for_many_pages_gets_a_few_at_once() {
+    let lab = Lab::default();
+    let mut client = Client::to(&lab);
+    let request = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"session/items\"}\n";
+    client.write(request.repeat(4 * MAX_PAGES)).await;
+    for round in 1..=4 {
+        until(|| lab.arrived().len() == round * MAX_PAGES).await;
+        tokio::task::yield_now().await;
+        assert_eq!(lab.arrived().len(), round * MAX_PAGES);
+        lab.0.gate.add_permits(MAX_PAGES);
+    }
+    for _ in 0..4 * MAX_PAGES {
+        assert_eq!(client.line().await.unwrap(), ok(&json!(1), "page"));
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_does_not_read_is_not_read_any_further() {
     let lab = Lab::default();
     let mut client = Client::to(&lab);
