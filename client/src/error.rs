@@ -91,7 +91,10 @@ pub enum Error {
         method: &'static str,
     },
     /// The answer is not what the protocol says.
-    #[error("agentd answered `{method}` with something else than its result")]
+    #[error(
+        "agentd answered `{method}` with something else than its result: it may be of another \
+             version than this program"
+    )]
     BadAnswer {
         /// The method.
         method: &'static str,

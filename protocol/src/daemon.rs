@@ -157,6 +157,19 @@ pub struct DaemonConfig {
     pub files: Vec<String>,
     /// Every value, by key.
     pub values: Vec<ConfigValue>,
+    /// What `daemon/reload` would do now; absent where it would change nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_disk: Option<OnDisk>,
+}
+
+/// A configuration on disk that is not in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDisk {
+    /// It cannot be read: what was wrong, with what. The one that was read before is in force.
+    Broken(String),
+    /// It says something else of these keys.
+    Changed(Vec<String>),
 }
 
 /// Result of `daemon/reload`.

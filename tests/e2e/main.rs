@@ -28,6 +28,7 @@ mod rollback;
 mod scene;
 mod shared;
 mod steering;
+mod strangers;
 mod streams;
 mod submission;
 mod turn;

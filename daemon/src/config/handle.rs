@@ -50,15 +50,23 @@ impl Handle {
         &self.sources
     }
 
+    /// Reads everything and says which keys are not what is in force.
+    pub async fn compare(&self) -> Result<Vec<String>, ConfigError> {
+        let loaded = self.read().await?;
+        Ok(loaded.map(|loaded| changed(&self.loaded(), &loaded)).unwrap_or_default())
+    }
+
+    /// What the sources say now; `None` only from a runtime that is being torn down, which drops
+    /// what it was given.
+    async fn read(&self) -> Result<Option<Loaded>, ConfigError> {
+        let sources = self.sources.clone();
+        tokio::task::spawn_blocking(move || load(&sources)).await.ok().transpose()
+    }
+
     /// Reads everything again and says which keys changed. With an error the last good
     /// configuration stays in force.
     pub async fn reload(&self) -> Result<Vec<String>, ConfigError> {
-        let sources = self.sources.clone();
-        let loaded = match tokio::task::spawn_blocking(move || load(&sources)).await {
-            Ok(loaded) => loaded?,
-            // Only a runtime that is being torn down drops what it was given.
-            Err(_) => return Ok(Vec::new()),
-        };
+        let Some(loaded) = self.read().await? else { return Ok(Vec::new()) };
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");
         }

@@ -33,7 +33,7 @@ impl Loaded {
             })
             .collect();
         let files = self.files.iter().map(|path| path.display().to_string()).collect();
-        daemon::DaemonConfig { files, values }
+        daemon::DaemonConfig { files, values, on_disk: None }
     }
 }
 

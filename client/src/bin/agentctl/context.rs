@@ -50,7 +50,10 @@ impl Context {
             client.gone().await?;
             return Ok(Client::connect(self.options(start, role)).await?);
         }
-        eprintln!("agentctl: the daemon is of version {version}, older than this: {VERSION}");
+        eprintln!(
+            "agentctl: the daemon is of version {version}, older than this, {VERSION}: \
+             `agentctl restart` starts this one when its turns have ended"
+        );
         Ok(client)
     }
 

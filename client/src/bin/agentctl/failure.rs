@@ -7,6 +7,7 @@ use std::io;
 use std::process::ExitCode;
 
 use agentd_client::Error;
+use agentd_client::protocol::daemon::PROTOCOL_VERSION;
 use agentd_client::protocol::error::ErrorData;
 use agentd_client::protocol::event::{TurnError, TurnErrorCode};
 use clap::CommandFactory;
@@ -103,6 +104,15 @@ pub(crate) fn advice(data: &ErrorData) -> Option<String> {
                 ),
             )
         }
+        ErrorData::UnsupportedProtocol(range) if range.min > PROTOCOL_VERSION => Some(
+            "The daemon is newer than this agentctl: use the one that was installed with it."
+                .to_owned(),
+        ),
+        ErrorData::UnsupportedProtocol(_) => Some(
+            "The daemon is older than this agentctl: end it with the one that was installed with \
+             it (`agentctl shutdown`), then run this again."
+                .to_owned(),
+        ),
         _ => None,
     }
 }

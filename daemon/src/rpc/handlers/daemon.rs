@@ -5,8 +5,9 @@
 use std::sync::{Arc, LazyLock};
 
 use agentd_protocol::daemon::{
-    ClientInfo, DaemonEvent, DaemonStatus, InitializeParams, InitializeResult, NoParams,
-    PROTOCOL_VERSION, ProtocolRange, ReloadResult, ShutdownMode, ShutdownParams, ShutdownResult,
+    ClientInfo, DaemonConfig, DaemonEvent, DaemonStatus, InitializeParams, InitializeResult,
+    NoParams, OnDisk, PROTOCOL_VERSION, ProtocolRange, ReloadResult, ShutdownMode, ShutdownParams,
+    ShutdownResult,
 };
 use agentd_protocol::error::{ErrorData, RpcError};
 use agentd_protocol::method::{
@@ -40,8 +41,7 @@ pub(super) fn register(registration: &mut Registration) {
     registration.call::<Initialize, _, _>(initialize);
     registration.fixed::<RpcDiscover>(&DOCUMENT);
     registration.call::<GetDaemonStatus, _, _>(status);
-    registration
-        .call::<GetDaemonConfig, _, _>(|service, _, _| async move { Ok(service.config.view()) });
+    registration.call::<GetDaemonConfig, _, _>(config);
     registration.call::<DaemonReload, _, _>(reload);
     registration.call::<DaemonShutdown, _, _>(shutdown);
     registration.call::<DaemonCheck, _, _>(|service, _, _| async move {
@@ -115,6 +115,18 @@ fn resident_bytes() -> Option<u64> {
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = resident.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(kib * 1024)
+}
+
+async fn config(
+    service: Arc<Service>,
+    _context: Arc<Context>,
+    _params: NoParams,
+) -> Result<DaemonConfig, RpcError> {
+    let on_disk = match service.config.compare().await {
+        Ok(changed) => (!changed.is_empty()).then_some(OnDisk::Changed(changed)),
+        Err(error) => Some(OnDisk::Broken(of_config(&error).message)),
+    };
+    Ok(DaemonConfig { on_disk, ..service.config.view() })
 }
 
 async fn reload(

@@ -2,13 +2,15 @@
 //!
 //! Receives an action; hands back keys and values.
 
-use agentd_client::protocol::daemon::NoParams;
+use agentd_client::Client;
+use agentd_client::protocol::daemon::{DaemonConfig, NoParams, OnDisk};
 use agentd_client::protocol::method::{DaemonReload, GetDaemonConfig};
 use anyhow::Result;
 
 use crate::args::ConfigAction;
 use crate::context::Context;
 use crate::render;
+use crate::terminal::harmless;
 
 pub(super) async fn config(context: &Context, action: Option<ConfigAction>) -> Result<()> {
     let client = context.client().await?;
@@ -24,9 +26,31 @@ pub(super) async fn config(context: &Context, action: Option<ConfigAction>) -> R
     if context.json {
         return render::json(&config);
     }
+    if let Some(text) = not_in_force(&config) {
+        eprintln!("agentctl: {}", harmless(&text));
+    }
     let rows =
         config.values.into_iter().map(|entry| [entry.key, entry.value.to_string(), entry.origin]);
     render::table(["key", "value", "from"], rows.collect(), "no values")
+}
+
+/// What the files say and the daemon does not follow; a daemon that cannot tell says nothing.
+pub(super) fn not_in_force(config: &DaemonConfig) -> Option<String> {
+    Some(match config.on_disk.as_ref()? {
+        OnDisk::Broken(why) => format!("the configuration on disk cannot be used: {why}"),
+        OnDisk::Changed(keys) => {
+            let keys = folded(keys).join(", ");
+            format!("changed on disk and not in force: {keys}; `agentctl config reload` reads it")
+        }
+    })
+}
+
+/// Says it, before something is done with another configuration than the user may think.
+pub(super) async fn warn(client: &Client) {
+    let config = client.call::<GetDaemonConfig>(NoParams {}).await;
+    if let Some(text) = config.ok().as_ref().and_then(not_in_force) {
+        eprintln!("agentctl: {}", harmless(&text));
+    }
 }
 
 /// Keys of a provider that changed at once, as when it is new, are told as one.

@@ -14,6 +14,7 @@ use agentd_client::protocol::session::Session;
 use anyhow::Result;
 
 use super::attach;
+use super::config;
 use super::new::in_directory;
 use super::run;
 use crate::args::{Interactive, Options, Run};
@@ -29,6 +30,7 @@ pub(super) async fn interactive(context: &Context, args: Interactive) -> Result<
         return run::run(context, Run { options, continue_last, ..Run::default() }).await;
     }
     let client = context.client().await?;
+    config::warn(&client).await;
     let last = if continue_last { last(&client).await? } else { None };
     if chat::is_possible() && !context.json {
         let begin = match last {

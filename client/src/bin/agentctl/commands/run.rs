@@ -13,6 +13,7 @@ use agentd_client::{Client, Error};
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
+use super::config;
 use super::new::{directories, in_directory, limits};
 use super::submission;
 use crate::answer_schema::AnswerSchema;
@@ -33,6 +34,7 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<Exit> {
     let schema = args.output_schema.as_deref().map(AnswerSchema::read).transpose()?;
     let content = content(&args, schema.as_ref())?;
     let client = context.client().await?;
+    config::warn(&client).await;
     let (session, is_new) = session(&client, &args).await?;
     if args.options.mode.map_or(session.permission_mode, |mode| mode.0) == PermissionMode::Full {
         eprintln!("agentctl: mode full: every call runs, on anything, and nobody is asked");

@@ -8,13 +8,14 @@ mod servers;
 mod system;
 
 use agentd_client::Client;
-use agentd_client::protocol::daemon::{ModelListParams, NoParams};
+use agentd_client::protocol::daemon::{DaemonConfig, ModelListParams, NoParams, OnDisk};
 use agentd_client::protocol::method::{DaemonCheck, GetDaemonConfig, GetDaemonStatus, ModelList};
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::json;
 
 use self::servers::Found;
+use super::config;
 use crate::context::Context;
 use crate::failure::Exit;
 use crate::render;
@@ -57,7 +58,9 @@ pub(super) async fn doctor(context: &Context) -> Result<Exit> {
     match context.client().await {
         Ok(client) => {
             checks.extend(daemon(&client).await);
-            configured = addresses(&client).await;
+            let config = client.call::<GetDaemonConfig>(NoParams {}).await;
+            checks.push(configuration(config.as_ref()));
+            configured = config.map(addresses).unwrap_or_default();
         }
         Err(error) => checks.push(Check::wrong("daemon", format!("{error:#}"))),
     }
@@ -115,9 +118,21 @@ async fn providers(client: &Client) -> Vec<Check> {
     checks
 }
 
+/// Whether what the files say is what the daemon does.
+fn configuration(config: Result<&DaemonConfig, &agentd_client::Error>) -> Check {
+    const NAME: &str = "config";
+    match config {
+        Ok(config) => match (&config.on_disk, config::not_in_force(config)) {
+            (Some(OnDisk::Broken(_)), Some(text)) => Check::wrong(NAME, text),
+            (_, Some(text)) => Check::note(NAME, text),
+            (_, None) => Check::well(NAME, "what is on disk is in force"),
+        },
+        Err(error) => Check::wrong(NAME, error.to_string()),
+    }
+}
+
 /// The addresses that are configured, so that nobody is told to configure them again.
-async fn addresses(client: &Client) -> Vec<String> {
-    let Ok(config) = client.call::<GetDaemonConfig>(NoParams {}).await else { return Vec::new() };
+fn addresses(config: DaemonConfig) -> Vec<String> {
     let is_address = |key: &str| key.starts_with("providers.") && key.ends_with(".base_url");
     let addresses = config.values.into_iter().filter(|value| is_address(&value.key));
     addresses.filter_map(|value| value.value.as_str().map(str::to_owned)).collect()
