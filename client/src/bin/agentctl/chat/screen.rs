@@ -224,3 +224,53 @@ fn give_back() {
     let _ = execute!(out, DisableBracketedPaste, EnableLineWrap, EndSynchronizedUpdate, Show);
     let _ = terminal::disable_raw_mode();
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+
+    use rustix::fs::{Mode, OFlags};
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::termios::{LocalModes, tcgetattr};
+
+    use super::*;
+
+    /// Set where the test runs once more, in a process of its own in front of a terminal.
+    const INSIDE: &str = "AGENTCTL_TEST_PANICS";
+
+    #[test]
+    fn a_panic_gives_the_terminal_back_before_it_is_told() {
+        if std::env::var_os(INSIDE).is_some() {
+            // Nobody drops it where a panic aborts.
+            std::mem::forget(Screen::take().unwrap());
+            assert!(terminal::is_raw_mode_enabled().unwrap());
+            panic!("this is meant");
+        }
+        let window = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&window).unwrap();
+        unlockpt(&window).unwrap();
+        let name = ptsname(&window, Vec::new()).unwrap();
+        let line = rustix::fs::open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+        let same = || Stdio::from(line.try_clone().unwrap());
+        let path = "chat::screen::tests::a_panic_gives_the_terminal_back_before_it_is_told";
+        let mut inside = Command::new(std::env::current_exe().unwrap());
+        inside.args(["--exact", path, "--nocapture"]).env(INSIDE, "1").env("RUST_BACKTRACE", "0");
+        inside.env("TERM", "xterm").stdin(same()).stdout(same()).stderr(same());
+        let status = inside.status().unwrap();
+        drop(inside);
+        assert!(!status.success());
+        let modes = tcgetattr(&line).unwrap().local_modes;
+        assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO));
+        drop(line);
+        let mut said = Vec::new();
+        // It ends with an error: nobody has the other side any more.
+        let _ = File::from(window).read_to_end(&mut said);
+        let said = String::from_utf8_lossy(&said);
+        let (before, _) = said.split_once("this is meant").expect("the panic is told");
+        for end in ["\x1b[<1u", "\x1b[?2004l", "\x1b[?7h", "\x1b[?25h"] {
+            assert!(before.contains(end), "{end:?} in {before:?}");
+        }
+    }
+}

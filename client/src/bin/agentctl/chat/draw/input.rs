@@ -149,12 +149,12 @@ fn key_rows(state: &State, panel: &Panel, prompt: &Prompt, width: usize) -> Vec<
             "Tab answers it".to_owned()
         }
         Stage::Keys if !panel.is_armed(state.now) => "…".to_owned(),
-        Stage::Keys => keys(prompt),
+        Stage::Keys => return packed(&keys(prompt), width),
     };
     wrap(&[Span::styled(line, BOLD)], width, &Indent::all("  "))
 }
 
-fn keys(prompt: &Prompt) -> String {
+fn keys(prompt: &Prompt) -> Vec<&'static str> {
     let mut keys = vec!["y once"];
     for (scope, key) in
         [(Scope::Session, "s session"), (Scope::Project, "p project"), (Scope::Always, "a always")]
@@ -164,7 +164,22 @@ fn keys(prompt: &Prompt) -> String {
         }
     }
     keys.extend(["n no", "e explain", "Esc interrupt"]);
-    keys.join(" · ")
+    keys
+}
+
+/// As many of them in a row as fit, none of them broken.
+fn packed(keys: &[&str], width: usize) -> Vec<Line<'static>> {
+    let mut rows: Vec<String> = Vec::new();
+    for key in keys {
+        match rows.last_mut() {
+            Some(row) if Span::raw(format!("{row} · {key}")).width() + 2 <= width => {
+                row.push_str(" · ");
+                row.push_str(key);
+            }
+            _ => rows.push((*key).to_owned()),
+        }
+    }
+    rows.into_iter().map(|row| cut(&[Span::styled(format!("  {row}"), BOLD)], width)).collect()
 }
 
 fn editor_rows(state: &State, width: usize, room: usize) -> Vec<Line<'static>> {

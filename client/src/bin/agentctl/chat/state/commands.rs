@@ -40,13 +40,26 @@ pub(crate) const COMMANDS: [Command; 15] = [
     Command { name: "/quit", what: "leave; what runs goes on" },
 ];
 
-const KEYS: &str = "\
-Enter      send; while a turn runs, into it     Ctrl-Q  send it after the turn
-Alt-Enter  another line (also Ctrl-J, or \\)     Up/Down what was sent before
-Esc        interrupt the turn                   Ctrl-O  show what was folded
-Ctrl-C     throw the text away; twice: leave    Ctrl-Z  set aside
-Tab        complete; answer the prompt          Ctrl-L  draw again
-@file      names a file, an image goes along    !cmd    runs here, goes along";
+/// Keys, and what they do.
+const KEYS: [(&str, &str); 15] = [
+    ("Enter", "send; while a turn runs, into it"),
+    ("Ctrl-Q", "send it after the turn"),
+    ("Alt-Enter", "another line (also Ctrl-J, or \\)"),
+    ("Up/Down", "what was sent before"),
+    ("Esc", "interrupt the turn"),
+    ("Ctrl-O", "show what was folded"),
+    ("Ctrl-C", "throw the text away; twice: leave"),
+    ("Ctrl-D", "leave, when nothing is written"),
+    ("Tab", "complete; answer the prompt"),
+    ("Ctrl-U", "delete to the start of the line"),
+    ("@file", "names a file, an image goes along"),
+    ("!cmd", "runs here, goes along"),
+    ("Ctrl-Z", "set aside"),
+    ("Ctrl-L", "draw again"),
+    ("/…", "one of the commands below"),
+];
+/// Columns of a key, and of what it does.
+const KEY_COLUMNS: (usize, usize) = (10, 36);
 
 impl State {
     /// A draft that begins with a slash; `None` where it is no command but text.
@@ -95,8 +108,15 @@ impl State {
     }
 
     fn help(&mut self) -> Vec<Effect> {
-        let list = COMMANDS.iter().map(|command| format!("{:10} {}", command.name, command.what));
-        let text = format!("{KEYS}\n{}", list.collect::<Vec<_>>().join("\n"));
+        let (name, what) = KEY_COLUMNS;
+        let keys = KEYS.iter().map(|(key, does)| format!("{key:name$} {does:what$}"));
+        let keys: Vec<String> = keys.collect();
+        // Two beside each other where there is room for it.
+        let beside = if usize::from(self.setup.size.0) > 2 * (name + what + 3) { 2 } else { 1 };
+        let keys = keys.chunks(beside).map(|keys| keys.concat().trim_end().to_owned());
+        let list =
+            COMMANDS.iter().map(|command| format!("{:name$} {}", command.name, command.what));
+        let text = keys.chain(list).collect::<Vec<_>>().join("\n");
         self.push(Entry::Verbatim { title: "Keys and commands".to_owned(), text });
         Vec::new()
     }
