@@ -28,8 +28,8 @@ pub(super) trait Assemble {
     /// The next event that is ready.
     fn pop(&mut self) -> Option<ModelEvent>;
 
-    /// Bytes of text and reasoning so far.
-    fn said(&self) -> usize;
+    /// Its events.
+    fn ready(&self) -> &Ready;
 
     /// The answer is complete; at most usage and a last word follow.
     fn is_finished(&self) -> bool;
@@ -48,7 +48,10 @@ pub(super) trait Assemble {
 #[derive(Debug, Default)]
 pub(super) struct Ready {
     events: VecDeque<ModelEvent>,
+    /// Bytes of text and reasoning so far.
     said: usize,
+    /// Calls so far.
+    calls: usize,
 }
 
 impl Ready {
@@ -71,6 +74,7 @@ impl Ready {
     }
 
     pub(super) fn push(&mut self, event: ModelEvent) {
+        self.calls += usize::from(matches!(event, ModelEvent::Call(_)));
         self.events.push_back(event);
     }
 
@@ -94,9 +98,15 @@ impl Ready {
         self.events.pop_front()
     }
 
-    /// Bytes of text and reasoning so far.
-    pub(super) fn said(&self) -> usize {
-        self.said
+    /// `Err` says what an answer has too much of.
+    fn bounded(&self) -> Result<(), String> {
+        if self.said > MAX_SAID_BYTES {
+            return Err(format!("its text is longer than {MAX_SAID_BYTES} bytes"));
+        }
+        if self.calls > MAX_CALLS {
+            return Err(format!("it has more than {MAX_CALLS} tool calls"));
+        }
+        Ok(())
     }
 }
 
@@ -172,6 +182,9 @@ const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
 /// in memory more than once until it is complete.
 const MAX_SAID_BYTES: usize = 16 * 1024 * 1024;
 
+/// Calls of one answer. Nobody asks for so many; a broken server may.
+pub(super) const MAX_CALLS: usize = 1_024;
+
 /// Reads one answer.
 #[derive(Debug)]
 pub(super) struct Decoder<A> {
@@ -228,11 +241,7 @@ impl<A: Assemble> Decoder<A> {
             *start = None;
             let data = with_whole_characters(event.data);
             assembler.take(Event { data: &data, ..event }, false).map_err(Fault::Model)?;
-            if assembler.said() > MAX_SAID_BYTES {
-                let what = format_args!("its text is longer than {MAX_SAID_BYTES} bytes");
-                return Err(Fault::Model(bad(who, what)));
-            }
-            Ok(())
+            assembler.ready().bounded().map_err(|what| Fault::Model(bad(who, what)))
         };
         splitter.feed(bytes, sink).map_err(|fault| fault.of(who))
     }

@@ -258,8 +258,8 @@ impl Assemble for Assembler {
         self.ready.pop()
     }
 
-    fn said(&self) -> usize {
-        self.ready.said()
+    fn ready(&self) -> &Ready {
+        &self.ready
     }
 
     fn is_finished(&self) -> bool {

@@ -18,12 +18,10 @@ use serde_json::value::RawValue;
 
 use super::wire::{CallDelta, nonempty, number, text};
 use crate::provider::ModelCall;
+use crate::provider::decoder::MAX_CALLS;
 
 /// Bytes of arguments of one answer, all calls together.
 const MAX_ARGUMENT_BYTES: usize = 16 * 1024 * 1024;
-/// Calls of one answer. Nobody asks for so many; a broken server may.
-const MAX_CALLS: usize = 1_024;
-
 /// More calls, or longer ones, than an answer may have.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its tool calls are more than {MAX_CALLS} or longer than {MAX_ARGUMENT_BYTES} bytes")]

@@ -168,3 +168,31 @@ fn text_without_end_is_cut_off() {
         assert_eq!((error.code, error.retryable), (TurnErrorCode::BadResponse, false));
     }
 }
+
+#[test]
+fn calls_without_end_are_cut_off() {
+    let calls = |of: fn(usize) -> String| (0..=1_024).map(of).collect::<Vec<_>>();
+    let chat = calls(|n| {
+        format!(
+            r#"{{"choices":[{{"delta":{{"tool_calls":[{{"index":{n},"id":"c{n}","function":{{"name":"list","arguments":"{{}}"}}}}]}}}}]}}"#
+        )
+    });
+    let responses = calls(|n| {
+        format!(
+            r#"{{"type":"response.output_item.done","output_index":{n},"item":{{"type":"function_call","call_id":"c{n}","name":"list","arguments":"{{}}"}}}}"#
+        )
+    });
+    let messages = calls(|n| {
+        format!(
+            r#"{{"type":"content_block_start","index":0,"content_block":{{"type":"tool_use","id":"c{n}","name":"list","input":{{}}}}}}"#
+        )
+    });
+    // The last block is never stopped but by the next.
+    let next = messages[0].clone();
+    let messages: Vec<_> = messages.into_iter().chain([next]).collect();
+    for (_, failed) in each([&chat, &responses, &messages]) {
+        let error = failed.expect("it fails");
+        assert_eq!(error.code, TurnErrorCode::BadResponse);
+        assert!(error.message.contains("1024"), "{error}");
+    }
+}
