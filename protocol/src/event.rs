@@ -13,11 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::daemon::ClientInfo;
-use crate::id::{
-    CallId, ItemId, MemoryId, ProcessId, PromptId, SessionId, SkillId, SubmissionId, TurnId,
-};
+use crate::id::{CallId, ItemId, MemoryId, PromptId, SessionId, SkillId, SubmissionId, TurnId};
 use crate::item::{Content, Item, ToolStatus};
 use crate::permission::{By, PermissionMode, Prompt, Resolution, Risk, Rule, Scope};
+use crate::process::{Process, ProcessExit};
 use crate::session::{Limits, Session, SessionState, Usage};
 use crate::submission::Disposition;
 use crate::time::Time;
@@ -152,15 +151,9 @@ pub enum EventBody {
         message: Option<String>,
     },
     #[serde(rename = "process.started")]
-    ProcessStarted { process_id: ProcessId, call_id: CallId, command: String },
+    ProcessStarted(Process),
     #[serde(rename = "process.exited")]
-    ProcessExited {
-        process_id: ProcessId,
-        call_id: CallId,
-        command: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        exit: Option<i32>,
-    },
+    ProcessExited(ProcessExit),
     #[serde(rename = "memory.candidate")]
     MemoryCandidate { memory_id: MemoryId, text: String },
     #[serde(rename = "skill.candidate")]
@@ -228,8 +221,8 @@ impl EventBody {
             Self::ContextCompacted { .. } => "context.compacted",
             Self::PlanUpdated { .. } => "plan.updated",
             Self::HookRan { .. } => "hook.ran",
-            Self::ProcessStarted { .. } => "process.started",
-            Self::ProcessExited { .. } => "process.exited",
+            Self::ProcessStarted(_) => "process.started",
+            Self::ProcessExited(_) => "process.exited",
             Self::MemoryCandidate { .. } => "memory.candidate",
             Self::SkillCandidate { .. } => "skill.candidate",
             Self::SessionRolledBack { .. } => "session.rolled_back",

@@ -6,7 +6,7 @@
 //! what a client shows.
 //!
 //! In reading order: [`id`] and [`time`] name things; [`session`], [`item`], [`submission`],
-//! [`permission`], [`question`], [`daemon`] and [`knowledge`] are the shapes; [`event`] and
+//! [`permission`], [`question`], [`process`], [`daemon`] and [`knowledge`] are the shapes; [`event`] and
 //! [`progress`] are what a watcher sees; [`error`] is what can go wrong; [`method`] is the table;
 //! [`socket`] says where to connect; [`framing`] turns bytes into messages; [`openrpc`] describes
 //! it all; [`view`] folds events.
@@ -24,6 +24,7 @@ pub mod knowledge;
 pub mod method;
 pub mod openrpc;
 pub mod permission;
+pub mod process;
 pub mod progress;
 pub mod question;
 pub mod session;

@@ -53,6 +53,7 @@ pub(crate) async fn session(store: &Store, name: &str) -> SessionId {
         queue_held: false,
         roots: Vec::new(),
         prompts: Vec::new(),
+        processes: Vec::new(),
         active_turn_id: None,
         lease: None,
         labels: BTreeMap::new(),

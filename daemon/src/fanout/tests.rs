@@ -40,6 +40,7 @@ fn session() -> Session {
         queue_held: false,
         roots: Vec::new(),
         prompts: Vec::new(),
+        processes: Vec::new(),
         active_turn_id: None,
         lease: None,
         labels: BTreeMap::new(),

@@ -59,8 +59,8 @@ pub struct Order {
     pub cwd: PathBuf,
     /// The whole environment.
     pub env: BTreeMap<String, String>,
-    /// The longest it may run.
-    pub timeout_ms: u64,
+    /// The longest it may run, if there is a bound.
+    pub timeout_ms: Option<u64>,
     /// Between SIGTERM and SIGKILL.
     pub grace_ms: u64,
 }

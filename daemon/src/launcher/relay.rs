@@ -62,7 +62,7 @@ pub(super) fn run(started: Started, order: &Order) {
 
 enum Phase {
     /// The shell runs.
-    Running { until: Instant },
+    Running { until: Option<Instant> },
     /// It is gone, others are left.
     Lingering { until: Instant },
     /// All got SIGTERM.
@@ -116,7 +116,7 @@ impl Relay {
             end: None,
             outgoing: Outgoing::default(),
             phase: Phase::Running {
-                until: Instant::now() + Duration::from_millis(order.timeout_ms),
+                until: order.timeout_ms.map(|limit| Instant::now() + Duration::from_millis(limit)),
             },
             reported: false,
         }
@@ -162,11 +162,11 @@ impl Relay {
     /// Until the next thing that time alone brings about.
     fn timeout(&self) -> Option<Timespec> {
         let until = match self.phase {
-            Phase::Running { until }
+            Phase::Running { until: Some(until) }
             | Phase::Lingering { until }
             | Phase::Ending { until, .. }
             | Phase::Killing { again: until, .. } => until,
-            Phase::Left => return None,
+            Phase::Running { until: None } | Phase::Left => return None,
         };
         let left = until.saturating_duration_since(Instant::now());
         Timespec::try_from(left).ok()
@@ -186,7 +186,9 @@ impl Relay {
                 self.phase = Phase::Lingering { until: now + LINGER };
                 self.advance(now);
             }
-            Phase::Running { until } if now >= until => self.terminate(Cause::Timeout, now),
+            Phase::Running { until: Some(until) } if now >= until => {
+                self.terminate(Cause::Timeout, now);
+            }
             Phase::Lingering { until } if gone || self.is_silent() || now >= until => {
                 self.report(Cause::Exit);
             }

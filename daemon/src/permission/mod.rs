@@ -17,7 +17,7 @@ mod tests;
 
 use std::path::PathBuf;
 
-use agentd_protocol::id::CallId;
+use agentd_protocol::id::{CallId, ProcessId};
 use agentd_protocol::permission::{Risk, Suggestion};
 use serde_json::Value;
 
@@ -51,6 +51,8 @@ pub enum Target {
     Command(String),
     /// A host on the network.
     Host(String),
+    /// A command that the session runs in the background; that it may run was judged before.
+    Process(ProcessId),
 }
 
 /// A call to be judged.

@@ -35,6 +35,8 @@ enum Kind {
     Write,
     Execute,
     Elsewhere,
+    /// The session's own processes.
+    Own,
 }
 
 impl Policy {
@@ -145,6 +147,7 @@ fn kind_of(subject: &Subject, target: Option<&Target>) -> Kind {
         Some(Target::Path { access: PathAccess::Read, .. }) => Kind::Read,
         Some(Target::Path { access: PathAccess::Write, .. }) => Kind::Write,
         Some(Target::Command(_)) => Kind::Execute,
+        Some(Target::Process(_)) => Kind::Own,
         None => match subject.risk {
             Risk::Read => Kind::Read,
             Risk::Write => Kind::Write,
@@ -158,6 +161,7 @@ fn by_mode(mode: PermissionMode, kind: Kind) -> Action {
     match (mode, kind) {
         (_, Kind::Read)
         | (PermissionMode::Full, _)
+        | (PermissionMode::Ask | PermissionMode::AutoEdit | PermissionMode::Auto, Kind::Own)
         | (PermissionMode::AutoEdit | PermissionMode::Auto, Kind::Write) => Action::Allow,
         (PermissionMode::Plan, _) => Action::Deny,
         // `auto` runs commands confined; until there is something that confines them, it asks.
@@ -189,6 +193,7 @@ fn is(kind: Kind) -> &'static str {
         Kind::Write => "this writes in the workspace",
         Kind::Execute => "this runs a command",
         Kind::Elsewhere => "this reaches outside the workspace",
+        Kind::Own => "this ends a command of the session",
     }
 }
 

@@ -31,7 +31,8 @@ pub(super) fn matches(rule: &RuleInForce, subject: &Subject, target: Option<&Tar
     }
     let Some(pattern) = pattern else { return true };
     match target {
-        None => false,
+        // A process has no name that anybody could have written into a rule.
+        None | Some(Target::Process(_)) => false,
         Some(Target::Command(line)) => match action {
             Action::Allow => allows_command(pattern, line),
             Action::Ask | Action::Deny => restricts_command(pattern, line),

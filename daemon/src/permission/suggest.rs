@@ -55,6 +55,7 @@ fn pattern_for(target: &Target) -> Option<String> {
     match target {
         Target::Path { path, .. } => Some(globset::escape(path.to_str()?)),
         Target::Host(host) => Some(globset::escape(host)),
+        Target::Process(_) => None,
         Target::Command(line) => {
             let words = command::words(line)?;
             if let [program, sub, ..] = words.as_slice()

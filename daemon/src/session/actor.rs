@@ -127,6 +127,8 @@ impl Actor {
             result = over(&mut self.committing) => Input::Committed(result),
             result = over(&mut self.renewing) => Input::Renewed(result),
             input = self.work.next() => input,
+            exit = self.services.tools.background().exited(&self.session_id, &self.state.processes),
+                if !self.state.processes.is_empty() => Input::Exited(exit),
             mode = stop_mode(&mut self.draining) => Input::Drain(mode),
         }
     }
@@ -193,6 +195,7 @@ impl Actor {
             Input::Command(command) => self.command(command, plan),
             Input::Model(news) => self.model_news(news, plan, &mut moment),
             Input::Output(chunk) => self.tool_output(chunk),
+            Input::Exited(exit) => self.process_exited(exit, plan, &mut moment),
             Input::Done(done) => self.task_done(done, plan, &mut moment),
             Input::Committed(result) => plan.chore = Some(Chore::Committed(result)),
             Input::Renewed(result) => plan.chore = Some(Chore::Renewed(result)),
@@ -221,6 +224,7 @@ impl Actor {
             }
             Input::Model(_)
             | Input::Output(_)
+            | Input::Exited(_)
             | Input::Done(_)
             | Input::Committed(_)
             | Input::Due(_)

@@ -81,6 +81,7 @@ pub(super) fn plain(services: &Services, cwd: String) -> Session {
         queue_held: false,
         roots: Vec::new(),
         prompts: Vec::new(),
+        processes: Vec::new(),
         active_turn_id: None,
         lease: None,
         labels: BTreeMap::new(),

@@ -6,6 +6,7 @@
 use agentd_protocol::daemon::ShutdownMode;
 use agentd_protocol::id::{CallId, SubmissionId};
 use agentd_protocol::permission::{By, Prompt, Resolution};
+use agentd_protocol::process::ProcessExit;
 use agentd_protocol::submission::SubmitResult;
 use agentd_protocol::time::Time;
 
@@ -32,6 +33,8 @@ pub(super) enum Input {
     Output(OutputChunk),
     /// A task is done.
     Done(Done),
+    /// A command in the background ended.
+    Exited(ProcessExit),
     /// A transaction that was not waited for is over.
     Committed(Result<Appended, store::Error>),
     /// So is a lease's renewal.

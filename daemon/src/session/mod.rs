@@ -6,6 +6,7 @@
 pub mod registry;
 
 mod actor;
+mod background;
 mod command;
 mod copy;
 mod create;

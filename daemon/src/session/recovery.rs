@@ -14,6 +14,7 @@ use std::time::Duration;
 use agentd_protocol::event::{AbortReason, TurnError, TurnErrorCode};
 use agentd_protocol::id::SessionId;
 use agentd_protocol::item::Part;
+use agentd_protocol::process::ProcessExit;
 use agentd_protocol::session::{Lease, Session};
 use agentd_protocol::submission::{Op, SubmitParams};
 use tokio::sync::mpsc;
@@ -132,6 +133,7 @@ impl Actor {
             tracing::warn!(session = %self.session_id, %error, "the session cannot be read");
             return self.leave(&error);
         }
+        self.services.tools.background().forget(&self.session_id);
         self.state.epoch = None;
         self.leave_to_holder();
     }
@@ -164,9 +166,10 @@ impl Actor {
         }
         let mut moment = state::moment(&self.services);
         let mut plan = Plan::new(moment.now);
+        let lost = self.lost_processes();
         if let Some(open) = open_turn {
             self.restore(open, &mut moment);
-            self.wait_for_orphans(holder).await;
+            self.wait_for_orphans(holder, &lost).await;
             let otherwise =
                 if self.state.rival_lives { AbortReason::LeaseLost } else { AbortReason::Crashed };
             let input = match why {
@@ -176,8 +179,13 @@ impl Actor {
             self.tell_turn(input, &mut plan, &mut moment);
             plan.needs_lease = true;
             plan.by_force = by_force;
-        } else if !self.state.held {
-            self.state.start_next(&mut plan, &self.services, &mut moment);
+            self.processes_lost(lost, &mut plan, &mut moment);
+        } else {
+            self.wait_for_orphans(holder, &lost).await;
+            self.processes_lost(lost, &mut plan, &mut moment);
+            if !self.state.held {
+                self.state.start_next(&mut plan, &self.services, &mut moment);
+            }
         }
         for prompt in &self.state.session.prompts {
             self.services.open_prompts.add(prompt.prompt_id.clone(), self.session_id.clone());
@@ -190,12 +198,13 @@ impl Actor {
 
     /// No process of a call outlives the daemon that started it by more than its grace; the turn
     /// is not touched before the last one is gone. Those of a daemon that lives are its own.
-    async fn wait_for_orphans(&mut self, holder: Option<Lease>) {
+    async fn wait_for_orphans(&mut self, holder: Option<Lease>, lost: &[ProcessExit]) {
         if self.state.rival_lives {
             return;
         }
         let turn = self.state.turn.as_ref();
-        let started = turn.map(|turn| turn.machine.started_calls()).unwrap_or_default();
+        let mut started = turn.map(|turn| turn.machine.started_calls()).unwrap_or_default();
+        started.extend(lost.iter().map(|exit| exit.call_id.clone()));
         let daemon = holder.as_ref().map(|lease| lease.owner.as_str());
         let grace = self.services.config.current().tools.shell.kill_grace;
         let gone = tools::end_orphans(&started, daemon, grace, &self.services.clock).await;
@@ -296,6 +305,7 @@ async fn read_state(services: &Arc<Services>, loaded: LoadedSession) -> State {
         last_work_end,
         epoch,
         next_item_index,
+        exited,
         ..
     } = loaded;
     if epoch.is_some() {
@@ -315,6 +325,8 @@ async fn read_state(services: &Arc<Services>, loaded: LoadedSession) -> State {
         held: session.queue_held,
         told: (session.state, session.queue_held),
         usage: session.usage,
+        processes: session.processes.clone(),
+        exited,
         session,
         queue: queue.into(),
         steered,

@@ -12,6 +12,7 @@ use agentd_protocol::event::{AbortReason, Event, EventBody};
 use agentd_protocol::id::{SubmissionId, TurnId};
 use agentd_protocol::item::{Origin, Part};
 use agentd_protocol::permission::RuleInForce;
+use agentd_protocol::process::{Process, ProcessExit};
 use agentd_protocol::session::{Limits, Session, SessionState, Usage};
 use agentd_protocol::submission::{OnDisconnect, Op, SubmitParams};
 use agentd_protocol::view::session as view;
@@ -52,6 +53,10 @@ pub(super) struct State {
     pub(super) rival_lives: bool,
     /// Our lease's epoch.
     pub(super) epoch: Option<u64>,
+    /// Commands that run in the background; true as of the last plan.
+    pub(super) processes: Vec<Process>,
+    /// Those that ended, of which no iteration has told; true as of the last plan.
+    pub(super) exited: Vec<ProcessExit>,
     /// The system item's text, for a session without items.
     pub(super) system: Option<Vec<Part>>,
     /// Rules that answers left: of this session, of its directory, of everywhere.
@@ -83,6 +88,12 @@ impl State {
     pub(super) fn commit(&mut self, events: &[Event]) {
         for event in events {
             view::apply(&mut self.session, event);
+            match &event.body {
+                EventBody::ProcessStarted(process) => self.processes.push(process.clone()),
+                // It has told of those.
+                EventBody::IterationStarted { .. } => self.exited.clear(),
+                _ => {}
+            }
             if let (EventBody::InputSteered { submission_id, .. }, Some(turn)) =
                 (&event.body, &mut self.turn)
                 && let Some(params) = turn.steered.remove(submission_id)
@@ -191,6 +202,8 @@ impl State {
             permission_mode: self.session.permission_mode,
             session_usage: self.usage,
             next_index: self.next_index,
+            running: self.processes.iter().map(|process| process.process_id.clone()).collect(),
+            exited: self.exited.clone(),
         }
     }
 
@@ -352,7 +365,9 @@ impl State {
 
     /// Whether the session needs its lease no longer.
     pub(super) fn is_at_rest(&self, services: &Services) -> bool {
-        self.turn.is_none() && (self.queue.is_empty() || self.held || services.is_draining())
+        self.turn.is_none()
+            && self.processes.is_empty()
+            && (self.queue.is_empty() || self.held || services.is_draining())
     }
 }
 

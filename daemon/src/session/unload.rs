@@ -14,6 +14,13 @@ impl Actor {
         if !self.can_stop() {
             return;
         }
+        if self.services.is_draining() {
+            self.end_processes().await;
+        } else if self.services.tools.background().is_busy(&self.session_id) {
+            // It stays for them; the conversation can be read again.
+            self.window = None;
+            return;
+        }
         if let Some(committing) = self.committing.take() {
             match committing.await {
                 Ok(appended) => self.committed(&appended, false, false),

@@ -75,7 +75,7 @@ impl Actor {
         if result.is_ok() {
             let session_id = self.session_id.clone();
             self.services.journal.deleted(&session_id);
-            self.services.tools.end_session(&session_id);
+            self.services.tools.background().forget(&session_id);
             self.leave(&store::Error::SessionNotFound(session_id.clone()));
             self.services.tell(DaemonEvent::SessionDeleted { session_id });
         }

@@ -24,9 +24,9 @@ use crate::provider::{Carriage, ModelError, ModelEvent, ModelStream};
 use crate::tools::{OutputChunk, Prepared, Tool};
 use crate::turn::{INTERRUPTED_AFTER_START, Judgement, Outcome};
 
-/// Pieces of live output that may wait for the actor. When it is full, tools skip pieces: live
-/// output is never needed for correctness.
-const OUTPUT: usize = 256;
+/// Pieces of live output that may wait for the actor: some for each call that runs. While it is
+/// full, tools keep the end of what they have.
+const OUTPUT: usize = 64;
 
 /// What a model reads of a tool that panicked.
 const FAULT: &str = "the tool ran into a fault of its own";
@@ -61,8 +61,6 @@ pub(super) struct Work {
     pub(super) cancel: CancellationToken,
     pub(super) output: mpsc::Sender<OutputChunk>,
     chunks: mpsc::Receiver<OutputChunk>,
-    /// How much of each call's output was told.
-    told: HashMap<CallId, u64>,
     pub(super) prepared: HashMap<CallId, PreparedCall>,
     pub(super) approved: HashMap<CallId, ApprovedCall>,
     /// The tools as the provider wants them, under its key; the same for a whole turn.
@@ -105,7 +103,6 @@ impl Work {
             cancel: CancellationToken::new(),
             output,
             chunks,
-            told: HashMap::new(),
             prepared: HashMap::new(),
             approved: HashMap::new(),
             tools: None,
@@ -182,7 +179,12 @@ impl Work {
         loop {
             tokio::select! {
                 biased;
-                Some(chunk) = self.chunks.recv() => return Input::Output(chunk),
+                Some(chunk) = self.chunks.recv() => {
+                    // What comes after its call's end would be shown as a call that runs.
+                    if self.running.values().any(|running| running.call_id == chunk.call_id) {
+                        return Input::Output(chunk);
+                    }
+                }
                 Some(done) = self.tasks.join_next_with_id() => {
                     if let Some(done) = Self::done(&mut self.running, done) {
                         return Input::Done(done);
@@ -191,14 +193,6 @@ impl Work {
                 news = next_of(&mut self.model) => return Input::Model(news),
             }
         }
-    }
-
-    /// Where a piece of output stands in its call's output.
-    pub(super) fn offset(&mut self, chunk: &OutputChunk) -> u64 {
-        let told = self.told.entry(chunk.call_id.clone()).or_default();
-        let offset = *told;
-        *told += chunk.chunk.len() as u64;
-        offset
     }
 
     fn done(

@@ -66,13 +66,15 @@ fn read_cursor(cursor: &str) -> Result<(i64, i64), Error> {
         })
 }
 
-/// Sessions whose turn is open, or whose queue could go on: what a start has to look after.
+/// Sessions whose turn is open, whose queue could go on, or whose background commands have ended
+/// with their daemon: what a start has to look after.
 pub(super) fn unfinished(conn: &Connection) -> Result<Vec<SessionId>, Error> {
     let sessions = conn
         .prepare_cached(
             "SELECT session_id FROM sessions
              WHERE deleted = 0 AND (
                  id IN (SELECT session FROM turns WHERE ended_seq IS NULL)
+                 OR id IN (SELECT session FROM processes WHERE exit IS NULL)
                  OR queue_held = 0
                      AND id IN (SELECT session FROM submissions WHERE place IS NOT NULL))
              ORDER BY id",

@@ -12,7 +12,7 @@ use super::error::Error;
 use super::events::{self, Span};
 use super::lease::{self, Terms};
 use super::record::{LoadedSession, OpenTurn, Snapshot};
-use super::{calls, files, items, sessions, submissions, turns};
+use super::{calls, files, items, processes, sessions, submissions, turns};
 
 /// What an actor needs.
 pub(super) fn session(
@@ -38,6 +38,7 @@ pub(super) fn session(
         last_work_end: last_end(conn, key, session_id, false)?,
         next_item_index: items::next_index(conn, key)?,
         files_seen: files::all(conn, key)?,
+        exited: processes::untold(conn, key)?,
         epoch: lease::own_epoch(conn, key, terms.holder)?,
         rival_lives: lease::rival_lives(conn, key, terms)?,
     })

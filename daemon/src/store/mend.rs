@@ -124,6 +124,7 @@ fn drop_orphans(conn: &Connection) -> Result<(), Error> {
         "submissions",
         "calls",
         "prompts",
+        "processes",
         "leases",
         "file_versions",
         "files_seen",

@@ -26,6 +26,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { sql: include_str!("../../migrations/0001_record.sql"), rewrites: false },
     Migration { sql: include_str!("../../migrations/0002_file_versions.sql"), rewrites: false },
     Migration { sql: include_str!("../../migrations/0003_fewer_pages.sql"), rewrites: true },
+    Migration { sql: include_str!("../../migrations/0004_processes.sql"), rewrites: false },
 ];
 
 /// The version of a database.

@@ -30,6 +30,7 @@ mod list;
 mod load;
 mod mend;
 mod migrate;
+mod processes;
 mod project;
 mod prompts;
 mod purge;

@@ -10,7 +10,7 @@ use agentd_protocol::id::TurnId;
 use rusqlite::Connection;
 
 use super::error::Error;
-use super::{calls, items, knowledge, prompts, sessions, submissions, turns};
+use super::{calls, items, knowledge, processes, prompts, sessions, submissions, turns};
 
 /// A session's rows inside of a transaction.
 #[derive(Clone, Copy)]
@@ -38,7 +38,10 @@ pub(super) fn project(target: Target<'_>, event: &Event) -> Result<(), Error> {
         EventBody::TurnStarted { submission_id, model, limits } => {
             turns::started(target, event, submission_id, model, limits)
         }
-        EventBody::IterationStarted { index, .. } => turns::iteration(target, *index),
+        EventBody::IterationStarted { index, .. } => {
+            turns::iteration(target, *index)?;
+            processes::told(target)
+        }
         EventBody::ItemStarted { item_id, role, attempt } => {
             items::started(target, event, item_id, *role, *attempt)
         }
@@ -62,6 +65,8 @@ pub(super) fn project(target: Target<'_>, event: &Event) -> Result<(), Error> {
         EventBody::PermissionResolved(resolved) | EventBody::QuestionResolved(resolved) => {
             prompts::resolved(target, event.time, resolved)
         }
+        EventBody::ProcessStarted(process) => processes::started(target, process),
+        EventBody::ProcessExited(exit) => processes::exited(target, exit),
         EventBody::MemoryCandidate { memory_id, text } => {
             knowledge::memory_candidate(target, event.time, memory_id, text)
         }
@@ -84,8 +89,6 @@ pub(super) fn project(target: Target<'_>, event: &Event) -> Result<(), Error> {
         | EventBody::ContextCompacted { .. }
         | EventBody::PlanUpdated { .. }
         | EventBody::HookRan { .. }
-        | EventBody::ProcessStarted { .. }
-        | EventBody::ProcessExited { .. }
         | EventBody::Warning { .. } => Ok(()),
     }
 }

@@ -15,13 +15,14 @@ use super::search;
 const BATCH: usize = 500;
 
 /// The tables that hold a session's rows; `events` refer to items and go before.
-const TABLES: [&str; 10] = [
+const TABLES: [&str; 11] = [
     "checkpoints",
     "items",
     "turns",
     "submissions",
     "calls",
     "prompts",
+    "processes",
     "leases",
     "file_versions",
     "files_seen",

@@ -9,6 +9,7 @@ use agentd_protocol::event::{Event, EventBody};
 use agentd_protocol::id::{CallId, ItemId, SessionId, SubmissionId, TurnId};
 use agentd_protocol::item::Item;
 use agentd_protocol::permission::{Prompt, Resolution};
+use agentd_protocol::process::ProcessExit;
 use agentd_protocol::progress::{DeltaKind, InFlightItem};
 use agentd_protocol::session::{EnvMode, Session};
 use agentd_protocol::submission::{SubmitParams, SubmitResult};
@@ -154,6 +155,8 @@ pub struct LoadedSession {
     pub next_item_index: u64,
     /// Files as this session saw them last: path, SHA-256.
     pub files_seen: Vec<(String, String)>,
+    /// Background commands that ended and of which the model was not told.
+    pub exited: Vec<ProcessExit>,
     /// Our own epoch, if this process holds the lease.
     pub epoch: Option<u64>,
     /// The process that held the lease last did not give it back and still lives.

@@ -21,7 +21,7 @@ use super::migrate::{self, MIGRATIONS};
 const OPERATION: &str = "recover the damaged database";
 
 /// The tables whose rows are worth saving; the index makes itself anew.
-const TABLES: [&str; 15] = [
+const TABLES: [&str; 16] = [
     "sessions",
     "items",
     "checkpoints",
@@ -30,6 +30,7 @@ const TABLES: [&str; 15] = [
     "submissions",
     "calls",
     "prompts",
+    "processes",
     "leases",
     "rules",
     "memories",

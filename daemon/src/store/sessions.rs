@@ -17,7 +17,7 @@ use super::events::Numbered;
 use super::lease::{self, Terms};
 use super::project::Target;
 use super::record::{Created, NewSession};
-use super::{append, copied, events, prompts, submissions};
+use super::{append, copied, events, processes, prompts, submissions};
 
 /// The session's key and the number of its last event.
 pub(super) fn find(conn: &Connection, session_id: &SessionId) -> Result<(i64, u64), Error> {
@@ -213,6 +213,7 @@ pub(super) fn read(conn: &Connection, key: i64, terms: Terms<'_>) -> Result<Sess
         .query_row([key], from_row)?;
     session.queue = submissions::entries(conn, key)?;
     session.prompts = prompts::open(conn, key)?;
+    session.processes = processes::running(conn, key)?;
     session.lease = lease::in_force(conn, key, terms)?;
     Ok(session)
 }
@@ -237,6 +238,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Session> {
         queue_held: row.get("queue_held")?,
         roots: row.get("roots").map(|Json(roots)| roots)?,
         prompts: Vec::new(),
+        processes: Vec::new(),
         active_turn_id: row.get::<_, Option<String>>("active_turn_id")?.map(Into::into),
         lease: None,
         labels: row.get("labels").map(|Json(labels)| labels)?,

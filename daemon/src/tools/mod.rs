@@ -7,13 +7,16 @@
 //!
 //! Receives approved calls from `session`; hands back outputs, and live output on the way.
 
+mod background;
 mod builtin;
+mod command;
 mod composed;
 mod diff;
 pub mod environment;
 mod file;
 pub mod former;
 mod guarded;
+mod live;
 mod matching;
 mod orphans;
 mod output;
@@ -32,6 +35,7 @@ use agentd_protocol::event::Change;
 use agentd_protocol::id::{CallId, SessionId};
 use agentd_protocol::item::{FullOutput, Part, ToolStatus};
 use agentd_protocol::permission::Risk;
+use agentd_protocol::process::Process;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -40,6 +44,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::ToolsConfig;
 use crate::permission::{ApprovedCall, Target};
 
+pub use background::Background;
 pub use orphans::end_orphans;
 pub use registry::Tools;
 
@@ -132,6 +137,8 @@ pub struct FileSeen {
 pub struct OutputChunk {
     /// The call.
     pub call_id: CallId,
+    /// Bytes of the call's output before it; more than were handed on where some was left out.
+    pub offset: u64,
     /// UTF-8; bytes that are none were replaced.
     pub chunk: String,
 }
@@ -180,6 +187,8 @@ pub struct ToolOutput {
     pub changes: Vec<Change>,
     /// Files that were read or written, as they are now.
     pub seen: Vec<FileSeen>,
+    /// The command that it started in the background, which runs on.
+    pub background: Option<Process>,
 }
 
 impl ToolOutput {
@@ -201,6 +210,7 @@ impl ToolOutput {
             full_output: None,
             changes: Vec::new(),
             seen: Vec::new(),
+            background: None,
         }
     }
 }
@@ -225,7 +235,4 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Runs an approved call to its end. Never panics on what it finds in the world.
     fn run<'a>(&'a self, call: &'a ApprovedCall, run: Run) -> BoxFuture<'a, ToolOutput>;
-
-    /// The session is over: ends what its calls left running.
-    fn end_session(&self, _session_id: &SessionId) {}
 }

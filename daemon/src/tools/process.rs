@@ -4,7 +4,7 @@
 //! command started. That holds for a cancel, for a task that is aborted, and for the daemon's own
 //! death.
 //!
-//! Receives orders from `shell`; hands it output and the end.
+//! Receives orders from `background`; hands `command` output and the end.
 
 use std::io;
 use std::path::PathBuf;
@@ -155,6 +155,12 @@ impl Process {
     /// Asks for the end of everything; a report follows.
     pub(super) fn cancel(&mut self) {
         self.life = None;
+    }
+
+    /// Waits until the launcher, and so everything it started, is gone. Cancel-safe.
+    pub(super) async fn gone(&mut self) {
+        // Whoever cannot be waited for is no child any more.
+        let _ = self.launcher.wait().await;
     }
 
     /// Whether the launcher, and so everything it started, is gone.

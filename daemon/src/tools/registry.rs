@@ -9,11 +9,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use agentd_protocol::id::SessionId;
 use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
 
+use super::background::Background;
 use super::builtin;
 use super::process::Launchers;
 use super::{Prepared, Tool, ToolContext, ToolSpec};
@@ -23,7 +23,10 @@ const LIKE: f64 = 0.7;
 
 /// The tools of a daemon. Cheap to clone.
 #[derive(Clone)]
-pub struct Tools(Arc<[Registered]>);
+pub struct Tools {
+    registered: Arc<[Registered]>,
+    background: Background,
+}
 
 struct Registered {
     tool: Arc<dyn Tool>,
@@ -41,19 +44,28 @@ impl Tools {
     /// called with `--launcher`: agentd itself, [`crate::launcher::this_program`]. They bear the
     /// mark of the daemon of that id.
     pub fn builtin(launcher: PathBuf, daemon: &str) -> Self {
-        let launchers = Launchers::new(launcher, daemon);
-        Self(builtin::all(launchers).into_iter().map(Registered::new).collect())
+        let background = Background::new(Launchers::new(launcher, daemon));
+        Self::with(builtin::all(&background), background)
     }
 
     /// These tools.
     #[cfg(test)]
     pub(crate) fn of(tools: Vec<Arc<dyn Tool>>) -> Self {
-        Self(tools.into_iter().map(Registered::new).collect())
+        Self::with(tools, Background::new(Launchers::new(PathBuf::new(), "dmn_none")))
+    }
+
+    fn with(tools: Vec<Arc<dyn Tool>>, background: Background) -> Self {
+        Self { registered: tools.into_iter().map(Registered::new).collect(), background }
+    }
+
+    /// The commands that outlive their calls.
+    pub fn background(&self) -> &Background {
+        &self.background
     }
 
     /// What models are told about the tools, in a fixed order.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
-        self.0.iter().map(|registered| registered.tool.spec())
+        self.registered.iter().map(|registered| registered.tool.spec())
     }
 
     /// The tool of this name.
@@ -75,15 +87,8 @@ impl Tools {
         Ok((Arc::clone(&registered.tool), prepared))
     }
 
-    /// The session is over: ends what its calls left running.
-    pub fn end_session(&self, session_id: &SessionId) {
-        for registered in self.0.iter() {
-            registered.tool.end_session(session_id);
-        }
-    }
-
     fn registered(&self, name: &str) -> Option<&Registered> {
-        self.0.iter().find(|registered| registered.tool.spec().name == name)
+        self.registered.iter().find(|registered| registered.tool.spec().name == name)
     }
 
     fn unknown(&self, name: &str) -> String {

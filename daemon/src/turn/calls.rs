@@ -10,6 +10,7 @@ use agentd_protocol::event::Change;
 use agentd_protocol::id::{CallId, PromptId};
 use agentd_protocol::item::{Call, FullOutput, Part, ToolStatus};
 use agentd_protocol::permission::Risk;
+use agentd_protocol::process::Process;
 
 use super::duplicate::Key;
 use super::text;
@@ -46,6 +47,8 @@ pub struct Outcome {
     pub changes: Vec<Change>,
     /// Files that were read or written: path, SHA-256.
     pub seen: Vec<(String, String)>,
+    /// The command that it started in the background.
+    pub background: Option<Process>,
     /// How long it ran.
     pub duration_ms: u64,
 }
@@ -59,6 +62,7 @@ impl Outcome {
             full_output: None,
             changes: Vec::new(),
             seen: Vec::new(),
+            background: None,
             duration_ms: 0,
         }
     }

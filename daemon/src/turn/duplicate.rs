@@ -13,7 +13,8 @@ use agentd_protocol::permission::Risk;
 /// What the guard refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DuplicateRule {
-    /// A call that succeeded before, unless a call that may change things ended since.
+    /// A call that succeeded before, unless a call that may change things ended since, or commands
+    /// run in the background.
     Unchanged,
     /// A call that succeeded before in the turn.
     Turn,
@@ -39,11 +40,12 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    pub(super) fn refuses(&self, rule: DuplicateRule, key: &Key) -> bool {
+    /// `moving` says that commands run in the background, so that things may change by themselves.
+    pub(super) fn refuses(&self, rule: DuplicateRule, key: &Key, moving: bool) -> bool {
         match (self.succeeded.get(key), rule) {
             (None, _) => false,
             (Some(_), DuplicateRule::Turn) => true,
-            (Some(at), DuplicateRule::Unchanged) => *at == self.changes,
+            (Some(at), DuplicateRule::Unchanged) => *at == self.changes && !moving,
         }
     }
 

@@ -2,11 +2,14 @@
 //!
 //! Receives nothing; hands its types to the machine and to `session`.
 
+use std::collections::BTreeSet;
+
 use agentd_protocol::event::Resolved;
 use agentd_protocol::event::{AbortReason, EventBody, RetryCause, TurnError};
-use agentd_protocol::id::{CallId, ItemId, SubmissionId, TurnId};
+use agentd_protocol::id::{CallId, ItemId, ProcessId, SubmissionId, TurnId};
 use agentd_protocol::item::{Origin, Part};
 use agentd_protocol::permission::{By, PermissionMode, Prompt};
+use agentd_protocol::process::ProcessExit;
 use agentd_protocol::progress::{DeltaKind, Progress};
 use agentd_protocol::session::{Limits, Usage};
 use serde_json::Value;
@@ -38,6 +41,10 @@ pub struct Start {
     pub session_usage: Usage,
     /// The index that the next item gets.
     pub next_index: u64,
+    /// Commands that run in the background now.
+    pub running: BTreeSet<ProcessId>,
+    /// Those that ended, of which no iteration has told.
+    pub exited: Vec<ProcessExit>,
 }
 
 /// What a turn begins with.
@@ -76,6 +83,8 @@ pub enum Input {
     Finished { call_id: CallId, outcome: Outcome },
     /// Input for the next iteration.
     Steered { submission_id: SubmissionId, content: Vec<Part> },
+    /// A command in the background ended.
+    Exited(ProcessExit),
     /// Other limits from the next iteration on.
     Limits(Limits),
     /// Another permission mode from the next iteration on.

@@ -66,6 +66,8 @@ impl Machine {
             next_index: start.next_index,
             last_user_index: 0,
             last_assistant_index: 0,
+            running: start.running,
+            exited: start.exited,
             steered: Vec::new(),
             time: Stopwatch::start(moment.boot_ms),
             outbox: Outbox::default(),
@@ -75,6 +77,7 @@ impl Machine {
     /// The machine that the record makes; its first input is [`super::Input::TakeUp`].
     pub fn restore(start: Start, found: Found, moment: &Moment) -> Self {
         let mut machine = Self::new(start, moment);
+        let running = machine.running.clone();
         // Places were given from where the turn began.
         if let Some(first) = found.events.iter().find_map(|event| event.body.item()) {
             machine.next_index = first.index;
@@ -93,6 +96,8 @@ impl Machine {
             stream.restore(in_flight);
         }
         machine.steered = found.steered;
+        // What the turn started may have ended since; that is no event of the turn.
+        machine.running = running;
         if let Some((model, window)) = found.next_model {
             machine.configure_model(model, window);
         }
@@ -125,6 +130,9 @@ impl Machine {
             EventBody::PermissionRequested { prompt } => self.fold_prompt(prompt),
             EventBody::PermissionResolved(resolved) => self.fold_resolved(resolved),
             EventBody::UsageUpdated { turn, session, .. } => self.fold_usage(turn, session),
+            EventBody::ProcessStarted(process) => {
+                self.running.insert(process.process_id.clone());
+            }
             EventBody::Warning { code, .. } if code == CONTEXT_OVERFLOW => {
                 self.context.overflows += 1;
                 self.context.overflowing = true;

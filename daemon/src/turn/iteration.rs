@@ -115,8 +115,11 @@ impl Machine {
         self.act(Action::Request { item_id, attempt, fit: !self.context.fitted });
     }
 
-    /// What came for the next iteration: inputs, and another model.
+    /// What came for the next iteration: ends of background commands, inputs, and another model.
     fn take_in(&mut self, moment: &mut Moment) {
+        if let Some(note) = text::exits_note(&std::mem::take(&mut self.exited)) {
+            self.note(note, moment);
+        }
         self.drain_steered(moment);
         if let Some((model, window)) = self.next_model.take() {
             self.window = window;
@@ -341,9 +344,10 @@ impl Machine {
 
     fn admit(&mut self, call_id: &CallId, early: bool) {
         let rule = self.settings.duplicates;
+        let moving = !self.running.is_empty();
         let Some(state) = self.batch.find_mut(call_id) else { return };
         let polls = state.traits.as_ref().is_some_and(|traits| traits.polls);
-        if !polls && self.guard.refuses(rule, &Key::of(&state.call)) {
+        if !polls && self.guard.refuses(rule, &Key::of(&state.call), moving) {
             let outcome = Outcome::not_run(ToolStatus::Duplicate, text::DUPLICATE);
             state.stage = Stage::Finished(Box::new(outcome));
             return;
@@ -393,7 +397,8 @@ impl Machine {
         outcome: Outcome,
         moment: &mut Moment,
     ) {
-        let Outcome { status, content, full_output, changes, seen, duration_ms } = outcome;
+        let Outcome { status, content, full_output, changes, seen, background, duration_ms } =
+            outcome;
         let item = Item {
             item_id: moment.item_id(),
             index: self.next_index,
@@ -408,6 +413,9 @@ impl Machine {
                 full_output,
             }),
         };
+        if let Some(process) = background {
+            self.emit(EventBody::ProcessStarted(process));
+        }
         let changes = (!changes.is_empty()).then_some(changes);
         let item = Box::new(item);
         self.emit(EventBody::ToolCompleted { call_id, item, status, duration_ms, changes });

@@ -34,10 +34,13 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use agentd_protocol::event::{AbortReason, Limit, LimitScope, TurnError, TurnTotals};
-use agentd_protocol::id::{CallId, SubmissionId, TurnId};
+use agentd_protocol::id::{CallId, ProcessId, SubmissionId, TurnId};
 use agentd_protocol::item::Part;
 use agentd_protocol::permission::{By, PermissionMode};
+use agentd_protocol::process::ProcessExit;
 use agentd_protocol::session::{Limits, Usage};
 
 pub use self::brakes::DEFAULT_MAX_ITERATIONS;
@@ -129,6 +132,10 @@ pub struct Machine {
     next_index: u64,
     last_user_index: u64,
     last_assistant_index: u64,
+    /// The session's commands that run in the background.
+    running: BTreeSet<ProcessId>,
+    /// Those that ended, of which the next iteration tells.
+    exited: Vec<ProcessExit>,
     /// Inputs that go into the next iteration.
     steered: Vec<(SubmissionId, Vec<Part>)>,
     time: brakes::Stopwatch,

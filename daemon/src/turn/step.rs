@@ -7,6 +7,7 @@ use agentd_protocol::event::{EventBody, Resolved};
 use agentd_protocol::id::{CallId, SubmissionId};
 use agentd_protocol::item::{Part, ToolStatus};
 use agentd_protocol::permission::Resolution;
+use agentd_protocol::process::ProcessExit;
 
 use super::calls::{Outcome, Stage, Traits};
 use super::effect::{Action, Input, Judgement, Record, Step, StreamInput};
@@ -29,6 +30,7 @@ impl Machine {
             Input::Answered { resolved, interrupt } => self.answered(resolved, interrupt),
             Input::Finished { call_id, outcome } => self.finished(&call_id, outcome),
             Input::Steered { submission_id, content } => self.steer(submission_id, content),
+            Input::Exited(exit) => self.exited(exit),
             Input::Limits(limits) => self.limits = limits,
             Input::PermissionMode(mode) => self.next_mode = mode,
             Input::Model { model, window } => self.configure_model(model, window),
@@ -165,6 +167,12 @@ impl Machine {
             return;
         };
         state.stage = Stage::Finished(Box::new(outcome));
+    }
+
+    /// The next iteration tells of it, if there is one in this turn.
+    fn exited(&mut self, exit: ProcessExit) {
+        self.running.remove(&exit.process_id);
+        self.exited.push(exit);
     }
 
     fn steer(&mut self, submission_id: SubmissionId, content: Vec<Part>) {

@@ -5,6 +5,7 @@
 //! Receives nothing; hands texts to the machine.
 
 use agentd_protocol::event::{AbortReason, Limit, LimitScope};
+use agentd_protocol::process::{ProcessEnd, ProcessExit};
 
 /// The result of a call that had not started when its turn was cut off.
 pub(super) const INTERRUPTED_BEFORE_START: &str = "Tool execution was interrupted before a result \
@@ -124,6 +125,26 @@ pub(super) fn model_changed(model: &str) -> String {
 /// The model that a note of [`model_changed`] named.
 pub(super) fn changed_model(note: &str) -> Option<&str> {
     note.strip_prefix(CHANGED_TO)?.strip_suffix('.')
+}
+
+/// Characters of a command in a note.
+const LINE_CHARS: usize = 200;
+
+/// Tells of background commands that ended; nothing where the model had them ended.
+pub(super) fn exits_note(exits: &[ProcessExit]) -> Option<String> {
+    let news: Vec<&ProcessExit> =
+        exits.iter().filter(|exit| exit.reason != ProcessEnd::Killed).collect();
+    let line = |exit: &&ProcessExit| {
+        let command = exit.command.split_whitespace().collect::<Vec<_>>().join(" ");
+        let cut = command.chars().nth(LINE_CHARS).map_or("", |_| "…");
+        let command: String = command.chars().take(LINE_CHARS).collect();
+        format!("The background command {} (`{command}{cut}`) {}.", exit.process_id, exit.how())
+    };
+    let mut lines: Vec<String> = news.iter().map(line).collect();
+    if news.iter().any(|exit| exit.reason != ProcessEnd::Stopped) {
+        lines.push("shell_output shows what was written last.".to_owned());
+    }
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// Tells a model why there is a new turn without new input.

@@ -501,7 +501,7 @@ async fn mistakes_are_answered_with_what_is_right() {
         (
             "raed",
             json!({}),
-            "there is no tool \"raed\". Did you mean read? The tools are: read, write, edit, list, glob, grep, shell.",
+            "there is no tool \"raed\". Did you mean read? The tools are: read, write, edit, list, glob, grep, shell, shell_output, shell_kill.",
         ),
         (
             "read",

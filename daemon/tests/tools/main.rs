@@ -4,6 +4,7 @@
 //!
 //! Receives nothing; hands verdicts to the test runner.
 
+mod background;
 mod edits;
 mod files;
 mod searches;

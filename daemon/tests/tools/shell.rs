@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::workspace::{Workspace, error, ok, text};
 
 /// Whether a process is there and no zombie.
-fn lives(pid: &str) -> bool {
+pub(crate) fn lives(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .ok()
         .and_then(|stat| stat.rsplit_once(')').map(|(_, rest)| !rest.starts_with(" Z")))
@@ -27,13 +27,13 @@ fn lives(pid: &str) -> bool {
 }
 
 /// Waits for a state, without a bound of its own: the runner has one.
-async fn until(mut state: impl FnMut() -> bool) {
+pub(crate) async fn until(mut state: impl FnMut() -> bool) {
     while !state() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-fn impatient() -> Workspace {
+pub(crate) fn impatient() -> Workspace {
     Workspace::new().with(|context| {
         let mut config = (*context.config).clone();
         config.shell.kill_grace = Duration::from_millis(200);
@@ -281,18 +281,6 @@ async fn the_environment_is_the_sessions_and_marked() {
 }
 
 #[tokio::test]
-async fn too_many_left_behind_end_the_oldest() {
-    let ws = Workspace::new();
-    let mut pids = Vec::new();
-    for _ in 0..17 {
-        ws.call("shell", &json!({ "command": "sleep 300 >&- 2>&- & echo $! >pid" })).await;
-        pids.push(String::from_utf8(ws.get("pid")).expect("a number"));
-    }
-    until(|| !lives(pids[0].trim())).await;
-    assert!(pids[1..].iter().all(|pid| lives(pid.trim())));
-}
-
-#[tokio::test]
 async fn the_end_of_a_session_ends_what_it_left_behind() {
     let ws = Workspace::new();
     let command = "sleep 300 >&- 2>&- & echo $! >pid; echo $AGENTD_CALL_ID >id";
@@ -301,9 +289,9 @@ async fn the_end_of_a_session_ends_what_it_left_behind() {
     let call = CallId::from(String::from_utf8(ws.get("id")).expect("an id").trim());
     let call = [Mark::of_call(&call)];
     assert_eq!(launcher::survivors(&call), 1);
-    ws.tools.end_session(&SessionId::from("ses_other"));
+    ws.tools.background().forget(&SessionId::from("ses_other"));
     assert!(lives(pid.trim()));
-    ws.tools.end_session(&ws.context.session_id);
+    ws.tools.background().forget(&ws.context.session_id);
     until(|| launcher::survivors(&call) == 0).await;
     assert!(!lives(pid.trim()));
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 pub use self::requests::*;
 use crate::id::{SessionId, SubmissionId, TurnId};
 use crate::permission::{PermissionMode, Prompt};
+use crate::process::Process;
 use crate::time::Time;
 
 /// What a session is doing.
@@ -219,6 +220,9 @@ pub struct Session {
     pub roots: Vec<String>,
     /// Open prompts, oldest first.
     pub prompts: Vec<Prompt>,
+    /// Background commands that run, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<Process>,
     /// The turn that runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_turn_id: Option<TurnId>,

@@ -4,8 +4,9 @@
 //! its own by the same fold, so both have the same whoever watched since when.
 //!
 //! Invariants: text is never shown twice (a piece whose offset lies below the end adds only what
-//! is new, one beyond it is left out until a marker or an event heals it); what an event shows
-//! complete or takes back is no longer in flight; the output kept of a tool is bounded.
+//! is new); text of an item beyond the end is left out until a marker or an event heals it, output
+//! of a tool beyond it begins the kept part anew, and how much was missed is told; what an event
+//! shows complete or takes back is no longer in flight; the output kept of a tool is bounded.
 //!
 //! Receives progress and events in their order; hands out what is in flight.
 
@@ -17,26 +18,42 @@ use crate::progress::{DeltaKind, InFlight, InFlightItem, InFlightTool, Progress}
 /// the older part goes, so that a piece costs its own length only.
 pub const OUTPUT_TAIL_BYTES: usize = 16 * 1024;
 
-/// Adds a piece of text or output; the part of it that was new.
-pub fn extend<'p>(in_flight: &mut InFlight, progress: &'p Progress) -> &'p str {
+/// What a piece added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Added<'p> {
+    /// Bytes between the end so far and what was added: output that nobody was told.
+    pub missed: u64,
+    /// The part of the piece that was new.
+    pub text: &'p str,
+}
+
+/// Adds a piece of text or output.
+pub fn extend<'p>(in_flight: &mut InFlight, progress: &'p Progress) -> Added<'p> {
     match progress {
         Progress::MessageDelta { item_id, attempt, kind, offset, delta } => {
-            let Some(item) = item_at(in_flight, item_id, *attempt) else { return "" };
+            let Some(item) = item_at(in_flight, item_id, *attempt) else {
+                return Added::default();
+            };
             let text = match kind {
                 DeltaKind::Text => &mut item.text,
                 DeltaKind::Reasoning => &mut item.reasoning,
             };
             let added = unseen(text.len() as u64, *offset, delta);
             text.push_str(added);
-            added
+            Added { missed: 0, text: added }
         }
         Progress::ToolOutput { call_id, offset, chunk } => {
-            let tool = tool_of(in_flight, call_id, *offset);
+            let tool = tool_of(in_flight, call_id);
             let end = tool.offset + tool.output.len() as u64;
-            let added = unseen(end, *offset, chunk);
+            let missed = offset.saturating_sub(end);
+            if missed > 0 {
+                tool.output.clear();
+                tool.offset = *offset;
+            }
+            let added = unseen(end + missed, *offset, chunk);
             tool.output.push_str(added);
             cut(tool);
-            added
+            Added { missed, text: added }
         }
     }
 }
@@ -77,12 +94,12 @@ fn item_at<'a>(
     (item.attempt == attempt).then_some(item)
 }
 
-/// The tool's entry; a new one starts where its first piece does.
-fn tool_of<'a>(in_flight: &'a mut InFlight, call_id: &CallId, offset: u64) -> &'a mut InFlightTool {
+/// The tool's entry.
+fn tool_of<'a>(in_flight: &'a mut InFlight, call_id: &CallId) -> &'a mut InFlightTool {
     let known = in_flight.tools.iter().position(|tool| tool.call_id == *call_id);
     let index = known.unwrap_or(in_flight.tools.len());
     if known.is_none() {
-        let tool = InFlightTool { call_id: call_id.clone(), output: String::new(), offset };
+        let tool = InFlightTool { call_id: call_id.clone(), output: String::new(), offset: 0 };
         in_flight.tools.push(tool);
     }
     &mut in_flight.tools[index]
@@ -164,5 +181,31 @@ mod tests {
             assert!(tool.output.len() <= 2 * OUTPUT_TAIL_BYTES);
         }
         assert!(in_flight.tools[0].output.len() >= OUTPUT_TAIL_BYTES);
+    }
+
+    #[test]
+    fn output_that_was_missed_is_told_and_the_rest_goes_on() {
+        let mut in_flight = InFlight::default();
+        let output = |offset, chunk: &str| Progress::ToolOutput {
+            call_id: "c".into(),
+            offset,
+            chunk: chunk.to_owned(),
+        };
+        for (offset, chunk, missed, text, kept) in [
+            (0, "ab", 0, "ab", (0, "ab")),
+            (2, "c", 0, "c", (0, "abc")),
+            (1, "bcd", 0, "d", (0, "abcd")),
+            (10, "x", 6, "x", (10, "x")),
+            (3, "old", 0, "", (10, "x")),
+            (11, "y", 0, "y", (10, "xy")),
+        ] {
+            let piece = output(offset, chunk);
+            assert_eq!(extend(&mut in_flight, &piece), Added { missed, text }, "{piece:?}");
+            let tool = &in_flight.tools[0];
+            assert_eq!((tool.offset, tool.output.as_str()), kept, "{piece:?}");
+        }
+        // Who comes in the middle knows that there was a beginning.
+        let mut late = InFlight::default();
+        assert_eq!(extend(&mut late, &output(7, "z")), Added { missed: 7, text: "z" });
     }
 }

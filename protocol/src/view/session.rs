@@ -11,9 +11,10 @@
 //! Receives a snapshot and the events after it; hands back the snapshot after them.
 
 use crate::event::{Event, EventBody};
-use crate::id::{PromptId, SubmissionId};
+use crate::id::{ProcessId, PromptId, SubmissionId};
 use crate::item::Content;
 use crate::permission::Prompt;
+use crate::process::Process;
 use crate::session::{QueueEntry, Session};
 
 /// How many characters of a queued input its preview has.
@@ -57,6 +58,8 @@ pub fn apply(session: &mut Session, event: &Event) {
             answered(&mut session.prompts, &resolved.prompt_id);
         }
         EventBody::UsageUpdated { session: usage, .. } => session.usage = *usage,
+        EventBody::ProcessStarted(process) => started(&mut session.processes, process),
+        EventBody::ProcessExited(exit) => exited(&mut session.processes, &exit.process_id),
         EventBody::TurnCompleted { .. }
         | EventBody::TurnExhausted { .. }
         | EventBody::TurnAborted { .. }
@@ -72,8 +75,6 @@ pub fn apply(session: &mut Session, event: &Event) {
         | EventBody::ContextCompacted { .. }
         | EventBody::PlanUpdated { .. }
         | EventBody::HookRan { .. }
-        | EventBody::ProcessStarted { .. }
-        | EventBody::ProcessExited { .. }
         | EventBody::MemoryCandidate { .. }
         | EventBody::SkillCandidate { .. }
         | EventBody::SessionRolledBack { .. }
@@ -124,6 +125,15 @@ fn answered(prompts: &mut Vec<Prompt>, prompt_id: &PromptId) {
     prompts.retain(|prompt| prompt.prompt_id != *prompt_id);
 }
 
+fn started(processes: &mut Vec<Process>, process: &Process) {
+    exited(processes, &process.process_id);
+    processes.push(process.clone());
+}
+
+fn exited(processes: &mut Vec<Process>, process_id: &ProcessId) {
+    processes.retain(|process| process.process_id != *process_id);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +176,7 @@ mod tests {
             })
         };
         let queued = |id: &str, text: &str, position: u64| json!({ "type": "input.queued", "submission_id": id, "content": text, "position": position });
+        let started = |id: &str| json!({ "type": "process.started", "process_id": id, "call_id": "call_1", "command": "make" });
         let totals = |kind: &str| {
             json!({
                 "type": kind, "turn_id": "turn_1", "usage": Usage::default(), "iterations": 1,
@@ -196,7 +207,13 @@ mod tests {
                 "context": { "tokens": 7, "window": 0 }
             }),
             json!({ "type": "message.completed", "turn_id": "turn_1", "item": item(2) }),
+            started("proc_1"),
+            started("proc_2"),
             totals("turn.completed"),
+            json!({
+                "type": "process.exited", "process_id": "proc_1", "call_id": "call_1",
+                "command": "make", "exit": 2
+            }),
             json!({ "type": "session.state", "state": "idle", "queue_held": true }),
             queued("b", "moved to the end", 9),
         ]
@@ -231,8 +248,10 @@ mod tests {
         let previews: Vec<_> = end.queue.iter().map(|entry| entry.preview.as_str()).collect();
         assert_eq!(previews, ["first", "moved to the end"]);
         assert_eq!(end.prompts[0].prompt_id.as_str(), "prm_2");
-        assert_eq!((end.usage.input, end.item_count, end.head_seq), (7, 2, 17));
-        assert_eq!(end.updated_at, life[16].time);
+        let running: Vec<_> = end.processes.iter().map(|p| p.process_id.as_str()).collect();
+        assert_eq!(running, ["proc_2"]);
+        assert_eq!((end.usage.input, end.item_count, end.head_seq), (7, 2, 20));
+        assert_eq!(end.updated_at, life[19].time);
     }
 
     #[test]
@@ -262,10 +281,10 @@ mod tests {
         let stale = Session { title: "new".into(), archived: true, ..session() };
         let fields = json!({ "type": "session.updated", "session": stale, "changed": ["title"] });
         let mut after = before.clone();
-        apply(&mut after, &event(18, fields));
+        apply(&mut after, &event(21, fields));
         let updated_at = after.updated_at;
         let expected =
-            Session { title: "new".into(), archived: true, head_seq: 18, updated_at, ..before };
+            Session { title: "new".into(), archived: true, head_seq: 21, updated_at, ..before };
         assert_eq!(after, expected);
     }
 }

@@ -163,7 +163,7 @@ impl Page {
                 }
                 self.note(Style::Yellow, "(that broke off; it starts again)")
             }
-            Change::Output { text, .. } => self.output(text),
+            Change::Output { missed, text, .. } => self.output(*missed, text),
         }
     }
 
@@ -179,9 +179,12 @@ impl Page {
     }
 
     /// What a tool writes while it runs, for those who can see it pass by.
-    fn output(&mut self, text: &str) -> io::Result<()> {
+    fn output(&mut self, missed: u64, text: &str) -> io::Result<()> {
         if !io::stderr().is_terminal() {
             return Ok(());
+        }
+        if missed > 0 {
+            self.note(Style::Dim, &format!("  │ … {missed} bytes left out …"))?;
         }
         if self.open.is_some() {
             self.end_line()?;
@@ -257,6 +260,15 @@ impl Page {
             EventBody::ContextCompacted { tokens_before, tokens_after, .. } => {
                 let text = format!("(compacted: {tokens_before} to {tokens_after} tokens)");
                 self.note(Style::Dim, &text)
+            }
+            EventBody::ProcessStarted(process) => {
+                let text = format!("  goes on in the background as {}", process.process_id);
+                self.note(Style::Dim, &text)
+            }
+            EventBody::ProcessExited(exit) => {
+                let command = one_line(&exit.command, NOTE_CHARS);
+                let text = format!("{} ({command}) {}", exit.process_id, exit.how());
+                self.note(if exit.exit == Some(0) { Style::Dim } else { Style::Yellow }, &text)
             }
             EventBody::Warning { message, .. } => {
                 self.note(Style::Yellow, &format!("warning: {message}"))

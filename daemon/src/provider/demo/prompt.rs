@@ -1,7 +1,7 @@
 //! What a prompt asks of the demo model: plain requests, several in one sentence.
 //!
-//! `read FILE`, `list [DIR]`, `run COMMAND`, `write FILE with TEXT`, `search TEXT` and `think …`,
-//! joined by `and`, `then`, commas, semicolons, full stops or new lines. Such a word only cuts the
+//! `read FILE`, `list [DIR]`, `run COMMAND`, `start COMMAND` (in the background), `write FILE with
+//! TEXT`, `search TEXT` and `think …`, joined by `and`, `then`, commas, semicolons, full stops or new lines. Such a word only cuts the
 //! prompt where a request follows it and where it is not quoted, so that
 //! `write a.txt with salt and pepper` is one request.
 //!
@@ -10,12 +10,29 @@
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
-    Read { path: String },
-    List { path: Option<String> },
-    Run { command: String },
-    Write { path: String, content: String },
-    Search { text: String },
-    Think { about: String },
+    Read {
+        path: String,
+    },
+    List {
+        path: Option<String>,
+    },
+    Run {
+        command: String,
+    },
+    /// Run it in the background.
+    Start {
+        command: String,
+    },
+    Write {
+        path: String,
+        content: String,
+    },
+    Search {
+        text: String,
+    },
+    Think {
+        about: String,
+    },
 }
 
 /// All that a prompt asks for.
@@ -98,6 +115,8 @@ fn step(text: &str) -> Option<Step> {
         }
         "run" | "execute" => text_of(skip(rest, &["the", "command"]))
             .map(|command| Step::Run { command: command.to_owned() }),
+        "start" => text_of(skip(rest, &["the", "command"]))
+            .map(|command| Step::Start { command: command.to_owned() }),
         "write" | "create" => write(skip(rest, &["the", "file", "a"])),
         "search" | "find" | "grep" => text_of(skip(rest, &["for", "the", "text"]))
             .map(|text| Step::Search { text: text.to_owned() }),
@@ -242,6 +261,10 @@ mod tests {
             ("run cargo test --all", vec![run("cargo test --all")]),
             ("run `echo a; echo b and read c`.", vec![run("echo a; echo b and read c")]),
             ("run ls .", vec![run("ls .")]),
+            (
+                "start `npm run dev` and read a.txt",
+                vec![Step::Start { command: "npm run dev".to_owned() }, read("a.txt")],
+            ),
             ("write b.txt with hello", vec![write("b.txt", "hello")]),
             ("write b.txt with salt and pepper.", vec![write("b.txt", "salt and pepper.")]),
             ("write \"hi there\" to the file b.txt", vec![write("b.txt", "hi there")]),

@@ -149,6 +149,7 @@ impl Step {
             Self::List { path: Some(path) } => format!("list `{path}`"),
             Self::List { path: None } => "list the files here".to_owned(),
             Self::Run { command } => format!("run `{command}`"),
+            Self::Start { command } => format!("start `{command}`"),
             Self::Write { path, .. } => format!("write `{path}`"),
             Self::Search { text } => format!("search for `{text}`"),
             Self::Think { about } => format!("think about {about}"),
@@ -162,6 +163,9 @@ impl Step {
             Self::List { path: Some(path) } => Some(("list", json!({ "path": path }))),
             Self::List { path: None } => Some(("list", json!({}))),
             Self::Run { command } => Some(("shell", json!({ "command": command }))),
+            Self::Start { command } => {
+                Some(("shell", json!({ "command": command, "background": true })))
+            }
             Self::Write { path, content } => {
                 Some(("write", json!({ "path": path, "content": content })))
             }

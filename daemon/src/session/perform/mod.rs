@@ -81,7 +81,7 @@ impl Actor {
 
     /// One transaction. Whoever waits is told when it is committed. What nothing depends on is
     /// not waited for, so that a store that is slow does not hold up a stream.
-    async fn commit(&mut self, plan: &mut Plan) -> Result<(), store::Error> {
+    pub(super) async fn commit(&mut self, plan: &mut Plan) -> Result<(), store::Error> {
         if let Some(earlier) = self.committing.take() {
             let appended = earlier.await?;
             self.committed(&appended, false, false);
@@ -118,6 +118,9 @@ impl Actor {
             self.work_over();
         }
         self.state.commit(&appended.events);
+        if ends_turn {
+            self.end_unrecorded();
+        }
         for event in &appended.events {
             self.note(event);
         }

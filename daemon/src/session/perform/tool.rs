@@ -151,8 +151,7 @@ impl Actor {
         if self.call(&chunk.call_id).is_none() {
             return;
         }
-        let offset = self.work.offset(&chunk);
-        let OutputChunk { call_id, chunk } = chunk;
+        let OutputChunk { call_id, offset, chunk } = chunk;
         let progress = Progress::ToolOutput { call_id, offset, chunk };
         self.services.journal.progress(&self.session_id, progress);
     }
@@ -233,7 +232,7 @@ async fn prepare_again(
 }
 
 fn outcome(output: ToolOutput, context: &ToolContext) -> Outcome {
-    let ToolOutput { status, content, full_output, changes, seen } = output;
+    let ToolOutput { status, content, full_output, changes, seen, background } = output;
     let seen = seen
         .into_iter()
         .map(|seen| {
@@ -241,5 +240,5 @@ fn outcome(output: ToolOutput, context: &ToolContext) -> Outcome {
             (seen.path.to_string_lossy().into_owned(), seen.sha256)
         })
         .collect();
-    Outcome { status, content, full_output, changes, seen, duration_ms: 0 }
+    Outcome { status, content, full_output, changes, seen, background, duration_ms: 0 }
 }

@@ -73,6 +73,7 @@ pub(crate) fn new_session(name: &str) -> NewSession {
             queue_held: false,
             roots: Vec::new(),
             prompts: Vec::new(),
+            processes: Vec::new(),
             active_turn_id: None,
             lease: None,
             labels: BTreeMap::new(),

@@ -1,6 +1,7 @@
 //! The rows are a projection of the log: after every append, folding its events over the session
 //! gives the session's row; and what is replayed is byte for byte what was sent.
 
+use agentd_protocol::process::ProcessExit;
 use agentd_protocol::view::session::apply;
 use proptest::prelude::*;
 
@@ -52,6 +53,12 @@ async fn compare(store: &Store, life: &Life) {
     let steered: Vec<_> =
         loaded.steered.iter().map(|params| params.submission.id.clone()).collect();
     assert_eq!(steered, life.steered);
+    let by_id = |exits: &[ProcessExit]| {
+        let mut exits = exits.to_vec();
+        exits.sort_by(|a, b| a.process_id.cmp(&b.process_id));
+        exits
+    };
+    assert_eq!(by_id(&loaded.exited), by_id(&life.exited));
     assert_eq!(loaded.next_item_index, life.next_index);
     assert_eq!(loaded.open_turn.as_ref().map(|turn| turn.turn_id.clone()), life.turn);
     let kept = loaded.open_turn.and_then(|turn| turn.in_flight).map(|item| item.text);

@@ -1,9 +1,10 @@
 //! A session's life as its writer knows it: random steps, and the events and rows that they make.
 
 use agentd_protocol::event::{AbortReason, ContextSize, EventBody, Resolved, TurnTotals};
-use agentd_protocol::id::{CallId, ItemId, PromptId, SessionId, SubmissionId, TurnId};
+use agentd_protocol::id::{CallId, ItemId, ProcessId, PromptId, SessionId, SubmissionId, TurnId};
 use agentd_protocol::item::Content;
 use agentd_protocol::permission::{Prompt, Resolution, Risk};
+use agentd_protocol::process::{Process, ProcessEnd, ProcessExit};
 use agentd_protocol::progress::DeltaKind;
 use agentd_protocol::session::{Session, SessionState, Usage};
 use agentd_protocol::submission::Disposition;
@@ -35,6 +36,9 @@ pub(crate) enum Step {
     Use(u8),
     Rename(u8),
     Hold(bool),
+    Start,
+    Exit(u8),
+    Iterate,
 }
 
 /// Steps that make sense where they can.
@@ -47,7 +51,8 @@ pub(crate) fn steps(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<
         2 => Just(Ask), 2 => any::<u8>().prop_map(Resolve), 3 => any::<u8>().prop_map(Queue),
         1 => any::<u8>().prop_map(Dequeue), 2 => Just(Steer), 1 => Just(Drain),
         1 => Just(Requeue), 1 => any::<u8>().prop_map(Use), 1 => any::<u8>().prop_map(Rename),
-        1 => any::<bool>().prop_map(Hold),
+        1 => any::<bool>().prop_map(Hold), 2 => Just(Start),
+        2 => any::<u8>().prop_map(Exit), 2 => Just(Iterate),
     ];
     proptest::collection::vec(step, count)
 }
@@ -63,6 +68,7 @@ pub(crate) struct Life {
     pub(crate) prompts: Vec<PromptId>,
     pub(crate) queue: Vec<SubmissionId>,
     pub(crate) steered: Vec<SubmissionId>,
+    pub(crate) exited: Vec<ProcessExit>,
     pub(crate) made: u32,
 }
 
@@ -79,6 +85,7 @@ impl Life {
             prompts: Vec::new(),
             queue: Vec::new(),
             steered: Vec::new(),
+            exited: Vec::new(),
             made: 0,
         }
     }
@@ -141,6 +148,7 @@ impl Life {
             Step::Queue(at) => self.enqueue(at),
             Step::Dequeue(at) => self.dequeue(at),
             Step::Rename(to) => (self.rename(to), vec![]),
+            Step::Exit(at) => (self.exit(at), vec![]),
             Step::Hold(held) => {
                 let state = SessionState::Idle;
                 (vec![EventBody::SessionState { state, queue_held: Some(held) }], vec![])
@@ -227,19 +235,14 @@ impl Life {
                 let content = Content::Text("also this".to_owned());
                 vec![EventBody::InputQueued { submission_id, content, position: 1 }]
             }
-            Step::Use(tokens) => {
-                let usage = Usage {
-                    input: u64::from(tokens),
-                    cost_usd: Some(f64::from(tokens) / 7.0),
-                    ..Usage::default()
-                };
-                vec![EventBody::UsageUpdated {
-                    turn: usage,
-                    session: usage,
-                    context: ContextSize::default(),
-                }]
-            }
+            Step::Use(tokens) => vec![used(tokens)],
             Step::Rename(to) => self.rename(to),
+            Step::Start => vec![self.start()],
+            Step::Exit(at) => self.exit(at),
+            Step::Iterate => {
+                self.exited.clear();
+                vec![EventBody::IterationStarted { index: 1, limit: 50 }]
+            }
             _ => vec![],
         }
     }
@@ -330,6 +333,33 @@ impl Life {
         }
     }
 
+    fn start(&mut self) -> EventBody {
+        EventBody::ProcessStarted(Process {
+            process_id: ProcessId::from(self.name("proc_")),
+            call_id: CallId::from("call_x"),
+            command: "npm run dev".to_owned(),
+        })
+    }
+
+    fn exit(&mut self, at: u8) -> Vec<EventBody> {
+        let running = &self.session.processes;
+        if running.is_empty() {
+            return vec![];
+        }
+        let Process { process_id, call_id, command } =
+            running[usize::from(at) % running.len()].clone();
+        let exit = ProcessExit {
+            process_id,
+            call_id,
+            command,
+            exit: at.is_multiple_of(2).then_some(i32::from(at)),
+            signal: None,
+            reason: ProcessEnd::Exited,
+        };
+        self.exited.push(exit.clone());
+        vec![EventBody::ProcessExited(exit)]
+    }
+
     fn rename(&mut self, to: u8) -> Vec<EventBody> {
         let mut session = self.session.clone();
         session.title = format!("Title {to}");
@@ -338,4 +368,13 @@ impl Life {
         let changed = vec!["title".to_owned()];
         vec![EventBody::SessionUpdated { session: Box::new(session), changed }]
     }
+}
+
+fn used(tokens: u8) -> EventBody {
+    let usage = Usage {
+        input: u64::from(tokens),
+        cost_usd: Some(f64::from(tokens) / 7.0),
+        ..Usage::default()
+    };
+    EventBody::UsageUpdated { turn: usage, session: usage, context: ContextSize::default() }
 }

@@ -3,6 +3,7 @@
 use agentd_protocol::event::{EventBody, Resolved};
 use agentd_protocol::id::{CallId, ItemId, PromptId, SessionId, TurnId};
 use agentd_protocol::permission::{Action, Prompt, Resolution, Risk, Rule, Scope};
+use agentd_protocol::process::{Process, ProcessEnd, ProcessExit};
 use agentd_protocol::session::{
     Archived, EventsParams, ItemsParams, ListParams, SearchParams, SessionState,
 };
@@ -245,7 +246,7 @@ async fn a_start_looks_after_open_turns_and_queues_that_may_go_on() {
     let store = fixture::open(dir.path());
     conversation(&store, "ended", &["x"]).await;
     let mut expected = Vec::new();
-    for name in ["open", "queued", "held"] {
+    for name in ["open", "process", "exited", "queued", "held"] {
         let id = fixture::create(&store, name).await;
         let mut hand = Hand::new(&store, &id);
         let turn = TurnId::from_unique(name);
@@ -253,6 +254,24 @@ async fn a_start_looks_after_open_turns_and_queues_that_may_go_on() {
             let rows = vec![accepted(input(&id, "s1", "go"), Disposition::Started, &turn)];
             let started = turn_event(&turn, fixture::turn_started("s1"));
             hand.write(vec![started], rows).await.unwrap();
+        } else if ["process", "exited"].contains(&name) {
+            let process = Process {
+                process_id: "proc_1".into(),
+                call_id: "call_1".into(),
+                command: "npm run dev".to_owned(),
+            };
+            let exit = ProcessExit {
+                process_id: "proc_1".into(),
+                call_id: "call_1".into(),
+                command: "npm run dev".to_owned(),
+                exit: None,
+                signal: None,
+                reason: ProcessEnd::Lost,
+            };
+            hand.write(vec![event(EventBody::ProcessStarted(process))], vec![]).await.unwrap();
+            if name == "exited" {
+                hand.write(vec![event(EventBody::ProcessExited(exit))], vec![]).await.unwrap();
+            }
         } else {
             let params = input(&id, "s1", "go");
             let queued = EventBody::InputQueued {
@@ -267,7 +286,7 @@ async fn a_start_looks_after_open_turns_and_queues_that_may_go_on() {
             let rows = vec![accepted(params, Disposition::Queued, &turn)];
             hand.write(vec![event(queued), event(state)], rows).await.unwrap();
         }
-        expected.extend((name != "held").then_some(id));
+        expected.extend((!["exited", "held"].contains(&name)).then_some(id));
     }
     assert_eq!(store.unfinished_sessions().await.unwrap(), expected);
     store.close().await.unwrap();

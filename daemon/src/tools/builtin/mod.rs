@@ -11,6 +11,8 @@ pub(super) mod grep;
 mod list;
 mod read;
 mod shell;
+mod shell_kill;
+mod shell_output;
 mod write;
 
 use std::path::Path;
@@ -23,9 +25,9 @@ use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::background::Background;
 use super::output::Output;
 use super::path::Resolved;
-use super::process::Launchers;
 use super::{Prepared, Run, Tool, ToolContext, ToolOutput, ToolSpec};
 use crate::permission::{ApprovedCall, PathAccess, Target};
 
@@ -33,7 +35,7 @@ use crate::permission::{ApprovedCall, PathAccess, Target};
 const MAX_SUMMARY_CHARS: usize = 200;
 
 /// All of them, in the order in which models see them.
-pub(super) fn all(launchers: Launchers) -> Vec<Arc<dyn Tool>> {
+pub(super) fn all(background: &Background) -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(read::Read::new()),
         Arc::new(write::Write::new()),
@@ -41,7 +43,9 @@ pub(super) fn all(launchers: Launchers) -> Vec<Arc<dyn Tool>> {
         Arc::new(list::List::new()),
         Arc::new(glob::Glob::new()),
         Arc::new(grep::Grep::new()),
-        Arc::new(shell::Shell::new(launchers)),
+        Arc::new(shell::Shell::new(background.clone())),
+        Arc::new(shell_output::ShellOutput::new(background.clone())),
+        Arc::new(shell_kill::ShellKill::new(background.clone())),
     ]
 }
 

@@ -1,12 +1,13 @@
 //! Cases of the loop, one rule each.
 
 use agentd_protocol::event::{AbortReason, EventBody, Limit, RetryCause, TurnError, TurnErrorCode};
-use agentd_protocol::item::{AssistantStatus, ItemBody, Part, ToolStatus};
+use agentd_protocol::item::{AssistantStatus, ItemBody, Origin, Part, ToolStatus, parts_text};
 use agentd_protocol::permission::Resolution;
+use agentd_protocol::process::ProcessEnd;
 use agentd_protocol::session::{Limits, Usage};
 use serde_json::json;
 
-use super::rig::Rig;
+use super::rig::{Rig, exit};
 use crate::turn::{Action, Input, Retry, StreamInput};
 
 fn rig() -> Rig {
@@ -164,7 +165,7 @@ fn the_last_step_is_announced_and_its_calls_are_not_run() {
     rig.finish(&runs[0], ToolStatus::Ok);
     let notice = rig.events.iter().rev().find_map(|event| match &event.body {
         EventBody::MessageCompleted { item } => match &item.body {
-            ItemBody::User { content, .. } => Some(agentd_protocol::item::parts_text(content)),
+            ItemBody::User { content, .. } => Some(parts_text(content)),
             _ => None,
         },
         _ => None,
@@ -466,4 +467,73 @@ fn a_restart_closes_a_turn_that_was_streaming_or_running() {
             assert!(text.contains("may have taken effect"));
         }
     }
+}
+
+#[test]
+fn the_next_iteration_tells_what_ended_in_the_background() {
+    let notes = |rig: &Rig| -> Vec<String> {
+        let items = rig.events.iter().filter_map(|event| event.body.item());
+        items
+            .filter_map(|item| match &item.body {
+                ItemBody::User { content, origin: Origin::Agentd, .. } => Some(parts_text(content)),
+                _ => None,
+            })
+            .collect()
+    };
+    let mut rig = rig();
+    rig.answer_with(&[("write", 1)]);
+    let call = rig.take_runs().remove(0);
+    rig.finish_in_background(&call, "proc_1");
+    let started = rig.names().iter().position(|name| *name == "process.started");
+    assert!(started < rig.names().iter().position(|name| *name == "tool.completed"));
+    rig.tell(Input::Exited(exit("proc_1", ProcessEnd::Exited)));
+    rig.tell(Input::Exited(exit("proc_2", ProcessEnd::Killed)));
+    rig.tell(Input::Exited(exit("proc_3", ProcessEnd::Stopped)));
+    assert_eq!(notes(&rig), [""; 0], "the model is at work on its answer");
+    rig.answer_with(&[("write", 2)]);
+    let call = rig.take_runs().remove(0);
+    rig.finish(&call, ToolStatus::Ok);
+    let expected = "The background command proc_1 (`npm run dev`) exited with code 1.\n\
+        The background command proc_3 (`npm run dev`) was ended, since agentd was stopped or \
+        restarted.\nshell_output shows what was written last.";
+    assert_eq!(notes(&rig), [expected]);
+    // Once; and an end does not keep a turn from ending.
+    rig.tell(Input::Exited(exit("proc_4", ProcessEnd::Exited)));
+    rig.text("done");
+    rig.end("stop");
+    assert!(matches!(rig.last(), EventBody::TurnCompleted { .. }));
+    assert_eq!(notes(&rig).len(), 1);
+}
+
+#[test]
+fn what_a_model_had_ended_is_no_news() {
+    let mut rig = rig();
+    rig.tell(Input::Exited(exit("proc_1", ProcessEnd::Killed)));
+    rig.answer_with(&[("read", 1)]);
+    let call = rig.take_runs().remove(0);
+    rig.finish(&call, ToolStatus::Ok);
+    let users = |name: &&str| *name == "message.completed";
+    assert_eq!(rig.names().iter().filter(|name| users(name)).count(), 3, "system, user, answer");
+}
+
+/// While a command runs beside the turn, things may change by themselves.
+#[test]
+fn a_repeat_is_none_while_something_runs_in_the_background() {
+    let again = |rig: &mut Rig| -> bool {
+        rig.answer_with(&[("read", 7)]);
+        let runs = rig.take_runs();
+        for call in &runs {
+            rig.finish(call, ToolStatus::Ok);
+        }
+        !runs.is_empty()
+    };
+    let mut rig = rig();
+    assert!(again(&mut rig));
+    assert!(!again(&mut rig));
+    rig.answer_with(&[("write", 1)]);
+    let call = rig.take_runs().remove(0);
+    rig.finish_in_background(&call, "proc_1");
+    assert!(again(&mut rig) && again(&mut rig) && again(&mut rig));
+    rig.tell(Input::Exited(exit("proc_1", ProcessEnd::Exited)));
+    assert!(!again(&mut rig));
 }

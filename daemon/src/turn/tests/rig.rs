@@ -1,9 +1,12 @@
 //! A rig that drives a machine: it commits what the machine records and keeps what it asks for.
 
+use std::collections::BTreeSet;
+
 use agentd_protocol::event::{Event, EventBody, Resolved, TurnError, TurnErrorCode};
 use agentd_protocol::id::{CallId, ItemId, PromptId, SessionId, TurnId};
 use agentd_protocol::item::{Origin, Part, ToolStatus};
 use agentd_protocol::permission::{PermissionMode, Prompt, Resolution, Risk};
+use agentd_protocol::process::{Process, ProcessEnd, ProcessExit};
 use agentd_protocol::progress::{DeltaKind, InFlightItem};
 use agentd_protocol::session::{Limits, Usage};
 use agentd_protocol::submission::Submission;
@@ -45,6 +48,8 @@ fn start(limits: Limits, permission_mode: PermissionMode, compacts: bool) -> Sta
         permission_mode,
         session_usage: Usage::default(),
         next_index: 1,
+        running: BTreeSet::new(),
+        exited: Vec::new(),
     }
 }
 
@@ -238,6 +243,18 @@ impl Rig {
         self.tell(Input::Finished { call_id: call_id.clone(), outcome });
     }
 
+    /// A call started a command in the background.
+    pub(super) fn finish_in_background(&mut self, call_id: &CallId, id: &str) {
+        let process = Process {
+            process_id: id.into(),
+            call_id: call_id.clone(),
+            command: "npm run dev".to_owned(),
+        };
+        let outcome = Outcome::not_run(ToolStatus::Ok, "running in the background");
+        let outcome = Outcome { background: Some(process), ..outcome };
+        self.tell(Input::Finished { call_id: call_id.clone(), outcome });
+    }
+
     /// Answers the tools' and the policy's questions: `read` is a safe read, everything else
     /// writes; names that start with `ask` ask, with `no` are denied, with `bad` are not
     /// understood.
@@ -343,6 +360,18 @@ pub(super) fn overflow() -> TurnError {
         provider_code: None,
         attempts: 1,
         retry_at: None,
+    }
+}
+
+/// The end of a command in the background.
+pub(super) fn exit(id: &str, reason: ProcessEnd) -> ProcessExit {
+    ProcessExit {
+        process_id: id.into(),
+        call_id: "call_1".into(),
+        command: "npm run\n  dev".to_owned(),
+        exit: (reason == ProcessEnd::Exited).then_some(1),
+        signal: None,
+        reason,
     }
 }
 

@@ -8,11 +8,12 @@ use agentd_protocol::event::{AbortReason, RetryCause, TurnError, TurnErrorCode};
 use agentd_protocol::id::CallId;
 use agentd_protocol::item::{Part, ToolStatus};
 use agentd_protocol::permission::{PermissionMode, Resolution};
+use agentd_protocol::process::ProcessEnd;
 use agentd_protocol::progress::DeltaKind;
 use agentd_protocol::session::{Limits, Usage};
 use serde_json::json;
 
-use super::rig::{Rig, overflow, pruning};
+use super::rig::{Rig, exit, overflow, pruning};
 use crate::turn::{
     Action, Full, Input, Judgement, Outcome, Overflow, Phase, Pruning, Retry, StreamInput, Traits,
 };
@@ -153,6 +154,7 @@ fn inputs(call_id: &CallId) -> Vec<(&'static str, Input)> {
                 content: vec![Part::text("more")],
             },
         ),
+        ("exited", Input::Exited(exit("proc_1", ProcessEnd::Exited))),
         ("limits", Input::Limits(Limits::default())),
         ("mode", Input::PermissionMode(PermissionMode::Plan)),
         ("model", Input::Model { model: "other/one".to_owned(), window: 1 }),

@@ -30,6 +30,9 @@ pub enum Change {
     Output {
         /// The call.
         call_id: CallId,
+        /// Bytes that it wrote before and that are not shown: there was too much to tell. Its
+        /// result has them.
+        missed: u64,
         /// What was added.
         text: String,
     },
@@ -86,10 +89,12 @@ pub(super) fn difference(before: &InFlight, now: &InFlight) -> Vec<Change> {
     for tool in &now.tools {
         let known = before.tools.iter().find(|known| known.call_id == tool.call_id);
         let end = known.map_or(0, |known| known.offset + known.output.len() as u64);
+        let missed = tool.offset.saturating_sub(end);
         let from = usize::try_from(end.saturating_sub(tool.offset)).unwrap_or(usize::MAX);
         let text = tool.output.get(from..).unwrap_or("");
         if !text.is_empty() {
-            changes.push(Change::Output { call_id: tool.call_id.clone(), text: text.to_owned() });
+            let (call_id, text) = (tool.call_id.clone(), text.to_owned());
+            changes.push(Change::Output { call_id, missed, text });
         }
     }
     changes

@@ -15,9 +15,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::event::{ContextSize, Event, EventBody, PlanEntry, Resolved, RetryCause};
-use crate::id::{CallId, ItemId, ProcessId, PromptId, TurnId};
+use crate::id::{CallId, ItemId, PromptId, TurnId};
 use crate::item::{Item, ItemBody, Marker as ItemMarker};
 use crate::permission::{Prompt, Risk};
+use crate::process::Process;
 use crate::progress::{
     InFlight, InFlightItem, Marker, Progress, StreamMessage, Watchers, WatchingClient,
 };
@@ -98,8 +99,6 @@ pub struct View {
     pub context: ContextSize,
     /// Warnings, code and message, in order.
     pub warnings: Vec<(String, String)>,
-    /// Background commands that run.
-    pub processes: BTreeMap<ProcessId, String>,
     /// Who watches, oneself included.
     pub watchers: Watchers,
     /// Another process runs the session; who, if it is known.
@@ -133,6 +132,11 @@ impl View {
     /// The inputs that wait.
     pub fn queue(&self) -> &[QueueEntry] {
         self.session.as_ref().map_or(&[], |session| &session.queue)
+    }
+
+    /// The background commands that run, oldest first.
+    pub fn processes(&self) -> &[Process] {
+        self.session.as_ref().map_or(&[], |session| &session.processes)
     }
 
     /// The call of this id, while it is open.
@@ -247,12 +251,6 @@ impl View {
                 });
             }
             EventBody::PlanUpdated { entries } => self.plan.clone_from(entries),
-            EventBody::ProcessStarted { process_id, command, .. } => {
-                self.processes.insert(process_id.clone(), command.clone());
-            }
-            EventBody::ProcessExited { process_id, .. } => {
-                self.processes.remove(process_id);
-            }
             EventBody::SessionRolledBack { item_id, hidden, .. } => self.hide(item_id, hidden),
             EventBody::Warning { code, message } => {
                 self.warnings.push((code.clone(), message.clone()));
@@ -298,7 +296,8 @@ impl View {
         self.retry = None;
         let key = |item: &InFlightItem| (item.item_id.clone(), item.attempt);
         let shown = self.in_flight.item.as_ref().filter(|item| !is_empty(item)).map(key);
-        let text = in_flight::extend(&mut self.in_flight, progress).to_owned();
+        let added = in_flight::extend(&mut self.in_flight, progress);
+        let (missed, text) = (added.missed, added.text.to_owned());
         let mut changes = Vec::new();
         if shown != self.in_flight.item.as_ref().map(key) {
             changes.extend(shown.map(|(item_id, _)| Change::Withdrawn { item_id }));
@@ -309,7 +308,7 @@ impl View {
                     Change::Text { item_id: item_id.clone(), kind: *kind, text }
                 }
                 Progress::ToolOutput { call_id, .. } => {
-                    Change::Output { call_id: call_id.clone(), text }
+                    Change::Output { call_id: call_id.clone(), missed, text }
                 }
             });
         }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::progress::DeltaKind;
+use crate::progress::{DeltaKind, InFlightTool};
 
 const T: &str = "2026-01-01T00:00:00.000Z";
 
@@ -375,4 +375,29 @@ fn who_watches_is_told_at_the_join_and_after() {
     assert_eq!((view.other_watchers("vim"), view.seq), ((2, vec!["vim"]), seq));
     view.apply(&StreamMessage::Marker(Marker::Watchers(company(&[("vim", 1)]))));
     assert_eq!(view.other_watchers("vim"), (0, vec![]));
+}
+
+#[test]
+fn output_that_was_missed_is_told() {
+    let mut daemon = Daemon::new();
+    daemon.act(0, "");
+    daemon.complete(1, "", "");
+    let mut view = View::default();
+    for (message, _) in &daemon.sent {
+        view.apply(message);
+    }
+    let call_id = CallId::from("call_1");
+    let piece = |offset, chunk: &str| {
+        let chunk = chunk.to_owned();
+        StreamMessage::Progress(Progress::ToolOutput { call_id: call_id.clone(), offset, chunk })
+    };
+    let output = |missed, text: &str| {
+        vec![Change::Output { call_id: call_id.clone(), missed, text: text.to_owned() }]
+    };
+    assert_eq!(view.apply(&piece(0, "ab")), output(0, "ab"));
+    assert_eq!(view.apply(&piece(5, "fg")), output(3, "fg"));
+    // The same at a join: what is known there begins later than what is shown.
+    let known = InFlightTool { call_id: call_id.clone(), output: "xyz".to_owned(), offset: 20 };
+    daemon.in_flight.tools = vec![known];
+    assert_eq!(view.apply(&StreamMessage::Marker(daemon.join())), output(13, "xyz"));
 }

@@ -59,6 +59,9 @@ fn heading(session: &Session) -> Result<()> {
     let tokens = render::usage(&session.usage);
     let model = session.model.clone().unwrap_or_default();
     let queue: Vec<_> = session.queue.iter().map(|entry| entry.preview.as_str()).collect();
+    let processes = session.processes.iter().map(|process| {
+        format!("{} ({})", process.process_id, one_line(&process.command, ARGUMENT_CHARS))
+    });
     let lease = session.lease.as_ref();
     render::fields(&[
         ("session", session.session_id.to_string()),
@@ -71,6 +74,7 @@ fn heading(session: &Session) -> Result<()> {
         ("usage", tokens),
         ("queue", queue.join(" | ")),
         ("waits for", session.prompts.iter().map(|prompt| prompt.summary.as_str()).collect()),
+        ("background", processes.collect::<Vec<_>>().join(" | ")),
         ("run by", lease.map(|l| format!("process {} on {}", l.pid, l.host)).unwrap_or_default()),
         ("changed", render::ago(session.updated_at)),
         ("items", session.item_count.to_string()),

@@ -95,7 +95,7 @@ fn facts(state: &State) -> Vec<String> {
     if session.is_some_and(|session| session.queue_held) && !state.view.queue().is_empty() {
         facts.push("queue held: /continue".to_owned());
     }
-    match state.view.processes.len() {
+    match state.view.processes().len() {
         0 => {}
         1 => facts.push("1 command in the background".to_owned()),
         count => facts.push(format!("{count} commands in the background")),

@@ -141,6 +141,15 @@ impl State {
                     self.note(Tone::Warning, format!("not taken back: {path}"));
                 }
             }
+            EventBody::ProcessStarted(process) => {
+                let text = format!("  goes on in the background as {}", process.process_id);
+                self.note(Tone::Quiet, text);
+            }
+            EventBody::ProcessExited(exit) => {
+                let command = one_line(&exit.command, LINE_CHARS);
+                let tone = if exit.exit == Some(0) { Tone::Quiet } else { Tone::Warning };
+                self.note(tone, format!("{} ({command}) {}", exit.process_id, exit.how()));
+            }
             EventBody::PlanUpdated { entries } => self.push(Entry::Plan(entries.clone())),
             EventBody::Warning { message, .. } => {
                 self.note(Tone::Warning, format!("warning: {message}"));
