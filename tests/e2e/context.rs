@@ -18,7 +18,7 @@ const SUMMARY: &str = "Three questions were answered.";
 
 /// A long answer after which the window is this full.
 fn long(tokens: u64) -> Answer {
-    Answer::saying(&"A long answer. ".repeat(800)).usage(tokens, 500)
+    Answer::saying(&"A long answer. ".repeat(1_600)).usage(tokens, 500)
 }
 
 /// Three turns, after which the window is full.
@@ -80,7 +80,7 @@ async fn compact_runs_as_a_turn() {
     scene.turn("s3", "Question 3.").await;
     let text = text_of(&scene, 3);
     assert!(text.contains(SUMMARY));
-    let long = "A long answer. ".repeat(800);
+    let long = "A long answer. ".repeat(1_600);
     assert_eq!(text.matches(&long).count(), 1, "the last one is left as it is");
     scene.model.assert_all_taken();
 }
