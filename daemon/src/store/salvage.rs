@@ -127,9 +127,12 @@ fn rescue_table(
     table: &str,
 ) -> Result<(u64, bool), Error> {
     let mut columns = columns(conn, table)?;
-    // An older schema had not all of them.
+    // An older schema had not all of them, or not the table.
     if let Ok(there) = self::columns(damaged, table) {
         columns.retain(|column| there.contains(column));
+    }
+    if columns.is_empty() {
+        return Ok((0, true));
     }
     let names = columns.join(", ");
     let marks = vec!["?"; columns.len()].join(", ");

@@ -241,7 +241,7 @@ impl Life {
             Step::Exit(at) => self.exit(at),
             Step::Iterate => {
                 self.exited.clear();
-                vec![EventBody::IterationStarted { index: 1, limit: 50 }]
+                vec![EventBody::IterationStarted { index: 1, limit: 50, permission_mode: None }]
             }
             _ => vec![],
         }

@@ -147,7 +147,8 @@ async fn what_runs_and_streams_is_found_also_in_a_database_of_an_older_schema() 
     let older = Connection::open(dir.path().join("agentd.db")).unwrap();
     older
         .execute_batch(
-            "ALTER TABLE calls ADD COLUMN arguments TEXT NOT NULL DEFAULT '{}';
+            "DROP TABLE processes;
+             ALTER TABLE calls ADD COLUMN arguments TEXT NOT NULL DEFAULT '{}';
              ALTER TABLE sessions DROP COLUMN booked;
              CREATE INDEX calls_running ON calls (session) WHERE state = 'started';
              CREATE INDEX items_streaming ON items (session, item_index)
@@ -171,7 +172,10 @@ async fn rows_of_an_older_schema_are_saved_from_a_damaged_database() {
     let path = dir.path().join("agentd.db");
     let older = Connection::open(&path).unwrap();
     older
-        .execute_batch("ALTER TABLE sessions DROP COLUMN booked; PRAGMA user_version = 2")
+        .execute_batch(
+            "DROP TABLE processes; ALTER TABLE sessions DROP COLUMN booked;
+             PRAGMA user_version = 2",
+        )
         .unwrap();
     let salvaged =
         crate::store::salvage::salvage(&path, crate::store::Synchronous::Normal).unwrap();
