@@ -592,6 +592,8 @@ async fn in_tmux() {
         let mut command = Command::new("tmux");
         command.arg("-S").arg(&socket).args(["-f", "/dev/null"]).args(arguments);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        // Also for users whose own shell lets nobody in.
+        command.env("SHELL", "/bin/sh");
         command.env("LANG", "C.UTF-8").env("HOME", scene.daemon.path("home")).output()
     };
     if Command::new("tmux").arg("-V").output().is_err() {
