@@ -8,6 +8,7 @@
 
 mod agentctl;
 mod autostart;
+mod background;
 mod budget;
 mod calls;
 mod commands;
