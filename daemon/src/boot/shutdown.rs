@@ -82,7 +82,8 @@ async fn request(requested: &mut watch::Receiver<Option<ShutdownMode>>) -> Shutd
     }
 }
 
-/// Ends when nobody was connected and no turn ran for `idle_exit`; never without one.
+/// Ends when nobody was connected for `idle_exit` and neither a turn nor a background command runs;
+/// never without one.
 pub async fn idle(
     idle_exit: Option<Duration>,
     mut connections: watch::Receiver<usize>,
@@ -98,7 +99,7 @@ pub async fn idle(
             () = tokio::time::sleep(idle_exit) => {}
         }
         match registry.counts().await {
-            Ok(counts) if counts.turns_running == 0 => return,
+            Ok(counts) if counts.turns_running == 0 && !registry.has_background() => return,
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "it is not known whether turns run"),
         }

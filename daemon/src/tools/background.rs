@@ -63,6 +63,11 @@ impl Held {
         !self.command.status().gone
     }
 
+    /// Whether it was started in the background and has not ended.
+    fn is_busy(&self) -> bool {
+        !self.is_left && self.exit().is_none()
+    }
+
     /// How the command ended.
     pub(super) fn exit(&self) -> Option<ProcessExit> {
         let end = self.command.status().end?;
@@ -201,7 +206,12 @@ impl Background {
 
     /// Whether a command that was started in the background runs.
     pub fn is_busy(&self, session_id: &SessionId) -> bool {
-        of(&self.held(), session_id).any(|held| !held.is_left && held.exit().is_none())
+        of(&self.held(), session_id).any(Held::is_busy)
+    }
+
+    /// Whether one of any session does.
+    pub fn is_any_busy(&self) -> bool {
+        self.held().iter().any(Held::is_busy)
     }
 
     /// Brings the table in line with what the session's record says to be running: what the record

@@ -114,6 +114,11 @@ impl Registry {
         ToolListResult { tools: tools.collect() }
     }
 
+    /// Whether a background command of any session runs here.
+    pub fn has_background(&self) -> bool {
+        self.0.services.tools.background().is_any_busy()
+    }
+
     /// What the daemon is doing.
     pub async fn counts(&self) -> Result<Counts, Error> {
         let store = &self.0.services.store;
