@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use harness::daemon::Daemon;
@@ -194,23 +194,33 @@ fn read_answer(reader: &mut impl BufRead) -> Vec<u8> {
 /// A model server that answers at once with one call, and at the end with a word.
 struct Server {
     address: String,
-    times: Arc<Mutex<Vec<Duration>>>,
+    asked: Arc<Mutex<Asked>>,
     end: Receiver<()>,
+}
+
+/// What was asked so far, on whichever connection.
+#[derive(Default)]
+struct Asked {
+    number: usize,
+    answered: Option<Instant>,
+    times: Vec<Duration>,
 }
 
 impl Server {
     fn start(tool: Tool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
         let address = listener.local_addr().expect("it is bound").to_string();
-        let times = Arc::new(Mutex::new(Vec::new()));
-        let noted = Arc::clone(&times);
+        let asked = Arc::new(Mutex::new(Asked::default()));
+        let noted = Arc::clone(&asked);
         let (ended, end) = channel();
-        // Ends with its one connection.
+        // Ends with the bench, and each connection's with it.
         std::thread::spawn(move || {
-            let (stream, _) = listener.accept().expect("somebody connects");
-            serve(stream, tool, &noted, &ended);
+            for stream in listener.incoming().flatten() {
+                let (noted, ended) = (Arc::clone(&noted), ended.clone());
+                std::thread::spawn(move || serve(stream, tool, &noted, &ended));
+            }
         });
-        Self { address, times, end }
+        Self { address, asked, end }
     }
 
     /// Waits until the last answer is given.
@@ -220,26 +230,33 @@ impl Server {
     }
 
     fn iterations(&self) -> Vec<Duration> {
-        self.times.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.asked).times.clone()
     }
 }
 
-fn serve(stream: TcpStream, tool: Tool, times: &Mutex<Vec<Duration>>, ended: &Sender<()>) {
+fn lock(asked: &Mutex<Asked>) -> MutexGuard<'_, Asked> {
+    asked.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn serve(stream: TcpStream, tool: Tool, asked: &Mutex<Asked>, ended: &Sender<()>) {
     stream.set_nodelay(true).expect("a socket has options");
     let mut writer = stream.try_clone().expect("there are descriptors");
     let mut reader = BufReader::new(stream);
-    let mut answered: Option<Instant> = None;
-    for number in 1.. {
-        let Some(length) = read_head(&mut reader) else { return };
-        if let Some(answered) = answered {
-            times.lock().unwrap_or_else(PoisonError::into_inner).push(answered.elapsed());
-        }
+    while let Some(length) = read_head(&mut reader) {
+        let number = {
+            let mut asked = lock(asked);
+            if let Some(answered) = asked.answered {
+                asked.times.push(answered.elapsed());
+            }
+            asked.number += 1;
+            asked.number
+        };
         let read = std::io::copy(&mut reader.by_ref().take(length), &mut std::io::sink());
         read.expect("it writes what it said");
         if writer.write_all(answer(tool, number).as_bytes()).is_err() {
             return;
         }
-        answered = Some(Instant::now());
+        lock(asked).answered = Some(Instant::now());
         if number > last_iteration() {
             // Nobody may be waiting.
             let _ = ended.send(());

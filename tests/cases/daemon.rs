@@ -169,6 +169,22 @@ async fn a_daemon_with_nothing_to_do_ends_when_it_is_told_to() {
     assert!(!daemon.socket().exists());
 }
 
+/// A background command is something to do, though nobody is connected and no turn runs.
+#[tokio::test]
+async fn a_background_command_keeps_an_idle_daemon() {
+    let config =
+        "model = \"demo/demo\"\n[daemon]\nidle_exit = \"1s\"\n[permission]\nmode = \"full\"\n";
+    let mut daemon = Daemon::start(config).await;
+    let mut client = daemon.client().await;
+    let session = client.create_session(&daemon.work_dir()).await;
+    client.subscribe(&session, Some(0)).await;
+    client.submit(&session, "s1", "start `sleep 2; touch done`").await;
+    client.watch_until(is_turn_end).await;
+    drop(client);
+    assert_eq!(daemon.exit().await.code(), Some(0));
+    assert!(daemon.work_dir().join("done").exists(), "it was ended before its time");
+}
+
 #[tokio::test]
 async fn a_service_manager_is_told_of_start_and_stop() {
     let mut daemon = Daemon::world("");
