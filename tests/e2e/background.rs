@@ -108,3 +108,35 @@ async fn an_end_by_the_model_is_recorded_and_is_no_news() {
     assert_eq!(exited["reason"], "killed");
     assert!(!json!(scene.messages(2)).to_string().contains("The background command"));
 }
+
+/// An orderly stop ends it too, and its end is on record before the daemon is gone.
+#[tokio::test]
+async fn an_orderly_stop_records_its_end() {
+    let mut scene = Scene::start(FULL).await;
+    scene.model.push(start("echo $$ >pid; exec sleep 300"));
+    scene.model.push(Answer::saying("It runs."));
+    let seen = scene.turn("s1", "Start it.").await;
+    let id = of_type(&seen, "process.started")[0]["process_id"].clone();
+    let pid = std::fs::read_to_string(scene.daemon.work_dir().join("pid")).expect("it wrote it");
+    scene.daemon.stop().await;
+    assert!(!lives(&pid));
+    scene.daemon.restart().await;
+    scene.client = scene.daemon.client().await;
+    let log = scene.client.events(&scene.session).await;
+    let exited = of_type(&log, "process.exited");
+    let ends: Vec<_> = exited.iter().map(|exit| (&exit["process_id"], &exit["reason"])).collect();
+    assert_eq!(ends, [(&id, &json!("stopped"))]);
+}
+
+/// What fails at once is seen by the call itself, and is no background command.
+#[tokio::test]
+async fn what_fails_at_once_is_told_at_once() {
+    let mut scene = Scene::start(FULL).await;
+    scene.model.push(start("no-such-command-here"));
+    scene.model.push(Answer::saying("I see."));
+    scene.turn("s1", "Start it.").await;
+    let result = &scene.results(1)[0];
+    assert!(result.contains("127") && result.contains("not found"), "{result}");
+    assert_eq!(processes(&mut scene).await, Value::Null);
+    scene.check().await;
+}
