@@ -105,6 +105,10 @@ pub(super) fn explain(text: &str) -> Fault {
     }
     let message = if text.starts_with("unknown variant `") {
         unknown("value", found, &known)
+    } else if text.starts_with("cannot extend value of type inline table") {
+        "this table was written in braces before: put the key into the braces, or write the table \
+         under a [header] of its own"
+            .to_owned()
     } else {
         let kinds = [("u32", "a whole number"), ("u64", "a whole number"), ("f64", "a number")];
         kinds.iter().fold(text.to_owned(), |text, (rust, ours)| {

@@ -235,6 +235,10 @@ fn faults_name_file_line_column_and_the_nearest_key() {
             "user.toml:2:13: invalid value: string \"never\", expected a duration such as \"90s\", \"10m\" or \"7d\", or \"off\"",
         ),
         ("model = \n", "user.toml:1:9: "),
+        (
+            "providers.x = { wire = \"demo\" }\nproviders.x.max_retries = 1",
+            "user.toml:2:11: this table was written in braces before: put the key into the braces",
+        ),
         ("[server\n", "user.toml:1:8: "),
         ("[server]\nmax_connections = -1", "user.toml:2:19: invalid value: integer `-1`, "),
         ("[server]\nmax_connections = 0", "user.toml:2:1: 0 is too small; the least is 1"),
