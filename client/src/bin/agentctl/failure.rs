@@ -139,7 +139,10 @@ fn login((name, variable, model): &(&str, &str, &str), is_set: bool) -> String {
              <<< ${variable}` stores it, then use --model {model}."
         );
     }
-    format!("A key of {name}: `agentctl login {name}` stores it, then use --model {model}.")
+    format!(
+        "A key of {name}: `agentctl login {name}` stores it, then use --model {model} (/model in a \
+         conversation)."
+    )
 }
 
 /// What to do about a turn that failed, where the provider's own words do not say it.

@@ -255,7 +255,9 @@ impl Follow {
             } else if let Some(keyboard) = keyboard {
                 let question = keyboard.ask()?;
                 self.page.prompt(&prompt)?;
-                self.note(Style::Bold, &format!("  {}", keys(&prompt)))?;
+                for line in keys(&prompt).lines() {
+                    self.note(Style::Bold, &format!("  {line}"))?;
+                }
                 return Ok(Some((prompt, question)));
             } else if !self.rules.is_empty() {
                 let summary = one_line(&prompt.summary, 120);

@@ -45,7 +45,7 @@ pub(crate) fn answer_of(key: char, prompt: &Prompt) -> Option<PermissionReplyPar
     }
 }
 
-/// The keys that can be pressed, in words.
+/// The keys that can be pressed, in words: a line for each that is remembered, as rules are long.
 pub(crate) fn keys(prompt: &Prompt) -> String {
     let mut text = "y = yes, n = no".to_owned();
     for (key, scope, reach) in
@@ -53,7 +53,7 @@ pub(crate) fn keys(prompt: &Prompt) -> String {
     {
         if let Some(Suggestion { rule, .. }) = suggestion(prompt, scope) {
             let pattern = rule.pattern.as_deref().unwrap_or("every call");
-            text = format!("{text}, {key} = allow `{pattern}` {reach}");
+            text = format!("{text}\n{key} = allow `{pattern}` {reach}");
         }
     }
     text

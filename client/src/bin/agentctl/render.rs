@@ -127,6 +127,11 @@ pub(crate) fn usage(usage: &Usage) -> String {
     }
 }
 
+/// A number of things: `1 item`, `2 items`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 fn count(tokens: u64) -> String {
     match tokens {
         0..=9_999 => tokens.to_string(),

@@ -42,7 +42,7 @@ pub(in crate::chat) fn rows(
         Entry::Input { text, from } => input(text, from.as_deref(), width),
         Entry::Answer { text, open } => markdown::render(text, open.as_deref(), width),
         Entry::Reasoning { lines } => {
-            let lines = counted(*lines, "line");
+            let lines = render::counted(*lines, "line");
             vec![cut(&[Span::styled(format!("∴ thought, {lines} (Ctrl-O)"), DIM)], width)]
         }
         Entry::Call(call) => ended_call(call, width),
@@ -77,10 +77,6 @@ fn is_apart(before: &Entry, entry: &Entry) -> bool {
     }
 }
 
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
 fn input(text: &str, from: Option<&str>, width: usize) -> Vec<Line<'static>> {
     let mark = Indent::mark("› ", Style::new().fg(Color::Cyan).add_modifier(Modifier::BOLD));
     let mut rows = wrap_text(text, BOLD, width, &mark);
@@ -99,7 +95,7 @@ fn ended_call(call: &EndedCall, width: usize) -> Vec<Line<'static>> {
     spans.push(Span::styled(format!(" · {}", render::duration(call.millis)), DIM));
     let mut rows = wrap(&spans, width, &Indent { first: Vec::new(), rest: vec!["  ".into()] });
     if call.folded > 0 {
-        let text = format!("  … {} before (Ctrl-O)", counted(call.folded, "line"));
+        let text = format!("  … {} before (Ctrl-O)", render::counted(call.folded, "line"));
         rows.push(cut(&[Span::styled(text, DIM)], width));
     }
     let style = if call.ok { DIM } else { tone(Tone::Bad) };
@@ -144,7 +140,7 @@ pub(super) fn diff(text: &str, max_lines: usize, width: usize) -> Vec<Line<'stat
     }
     let more = lines.count();
     if more > 0 {
-        let text = format!("  … {} more", counted(more, "line"));
+        let text = format!("  … {} more", render::counted(more, "line"));
         rows.push(cut(&[Span::styled(text, DIM)], width));
     }
     rows

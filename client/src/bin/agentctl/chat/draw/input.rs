@@ -9,6 +9,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Widget;
+use unicode_width::UnicodeWidthStr;
 
 use super::entries::{BOLD, DIM, diff, tone};
 use super::wrap::{Indent, cut, wrap, wrap_text};
@@ -43,15 +44,30 @@ pub(super) fn rows(state: &State, width: usize, room: usize) -> Vec<Line<'static
     rows
 }
 
-fn marked(selected: bool, name: &str, detail: &str, width: usize) -> Line<'static> {
+/// Columns that names in a list take at most, where what is said of them is aligned.
+const NAME_COLUMNS: usize = 24;
+
+/// The columns of the names in a list; a longer one sticks out.
+fn name_columns<'a>(names: impl Iterator<Item = &'a str>) -> usize {
+    names.map(UnicodeWidthStr::width).filter(|&columns| columns <= NAME_COLUMNS).max().unwrap_or(0)
+}
+
+fn marked(
+    selected: bool,
+    (name, columns): (&str, usize),
+    detail: &str,
+    width: usize,
+) -> Line<'static> {
     let style = if selected { BOLD.fg(Color::Cyan) } else { Style::new() };
     let mark = if selected { "▸ " } else { "  " };
+    let blank = " ".repeat(columns.saturating_sub(name.width()));
     let spans = [
         Span::styled(mark, style),
         Span::styled(name.to_owned(), style),
-        Span::styled(format!("  {detail}"), DIM),
+        Span::styled(format!("{blank}  {detail}"), DIM),
     ];
-    cut(&spans, width)
+    let spans = if detail.is_empty() { &spans[..2] } else { &spans };
+    cut(spans, width)
 }
 
 fn picker_rows(picker: &Picker, width: usize) -> Vec<Line<'static>> {
@@ -61,8 +77,9 @@ fn picker_rows(picker: &Picker, width: usize) -> Vec<Line<'static>> {
     let mut rows =
         vec![Line::default(), cut(&[Span::styled(title, BOLD), Span::styled(" ", cursor)], width)];
     let from = (picker.selected + 1).saturating_sub(PICKED);
+    let columns = name_columns(shown.iter().map(|row| row.name.as_str()));
     for (index, row) in shown.iter().enumerate().skip(from).take(PICKED) {
-        rows.push(marked(index == picker.selected, &row.name, &row.detail, width));
+        rows.push(marked(index == picker.selected, (&row.name, columns), &row.detail, width));
     }
     let keys = match shown.len() {
         0 => "nothing fits · Esc".to_owned(),
@@ -245,10 +262,16 @@ fn completion_rows(state: &State, width: usize) -> Vec<Line<'static>> {
     let Some(completion) = &state.editor.completion else { return Vec::new() };
     let from = (completion.selected + 1).saturating_sub(COMPLETIONS);
     let names = completion.names.iter().enumerate().skip(from).take(COMPLETIONS);
+    let columns = name_columns(completion.names.iter().map(String::as_str));
     let row = |(index, name): (usize, &String)| {
         let command = COMMANDS.iter().find(|command| command.name == name);
         let what = command.map_or("", |command| command.what);
-        marked(index == completion.selected, name, what, width)
+        marked(index == completion.selected, (name, columns), what, width)
     };
-    names.map(row).collect()
+    let mut rows: Vec<_> = names.map(row).collect();
+    let more = completion.names.len().saturating_sub(from + COMPLETIONS);
+    if more > 0 {
+        rows.push(cut(&[Span::styled(format!("  … {more} more"), DIM)], width));
+    }
+    rows
 }

@@ -86,7 +86,7 @@ impl State {
             "/queue" => self.send(draft.part(rest), Delivery::Queue),
             "/replace" => self.send(draft.part(rest), Delivery::Replace),
             "/drop" => self.drop_queued(),
-            "/retry" => self.submit(Op::RetryNow {}),
+            "/retry" if self.view.retry.is_some() => self.submit(Op::RetryNow {}),
             "/compact" => self.submit(Op::Compact {}),
             "/undo" => self.submit(Op::Rollback {
                 turns: Some(1),
@@ -100,8 +100,15 @@ impl State {
             "/usage" => self.usage(),
             "/quit" | "/exit" | "/detach" => vec![Effect::Leave],
             _ => {
-                let text = format!("{line}: no such command, or something is missing; see /help");
-                self.note(Tone::Warning, text);
+                let why = match name {
+                    "/retry" => "nothing waits to be tried again".to_owned(),
+                    "/rename" if rest.is_empty() => {
+                        "the title is missing: /rename TITLE".to_owned()
+                    }
+                    "/rename" => "there is no session yet: your next input makes it".to_owned(),
+                    _ => format!("there is no command {name}: /help lists all"),
+                };
+                self.note(Tone::Warning, why);
                 Vec::new()
             }
         })
@@ -158,7 +165,10 @@ impl State {
             Some(Row { name: value.get_name().to_owned(), detail, choice: Choice::Mode(mode.0) })
         };
         let rows = Mode::value_variants().iter().filter_map(row).collect();
-        self.picker = Some(Picker::new("What may run without asking", rows));
+        let session = self.view.session.as_ref();
+        let present = session.map_or(self.setup.mode, |session| Some(session.permission_mode));
+        let present = present.map(Choice::Mode);
+        self.picker = Some(Picker::new("What may run without asking", rows, present.as_ref()));
         Vec::new()
     }
 

@@ -13,7 +13,7 @@ use agentd_client::protocol::permission::{Resolution, Risk};
 use agentd_client::protocol::progress::{Marker, StreamMessage};
 use agentd_client::protocol::view::conversation::{Change, OpenCall};
 
-use super::{Answer, Draft, Effect, Link, State};
+use super::{Answer, COMMAND_RAN, Draft, Effect, Link, State};
 use crate::chat::entry::{EndedCall, Entry, Tone};
 use crate::render;
 use crate::terminal::one_line;
@@ -124,7 +124,7 @@ impl State {
             }
             EventBody::InputDropped { submission_id, reason } => {
                 self.settle(submission_id.as_str());
-                self.note(Tone::Warning, format!("an input was dropped: {reason}"));
+                self.input_dropped(reason);
             }
             EventBody::ContextCompacted { tokens_before, tokens_after, .. } => {
                 let text = format!("compacted: {tokens_before} to {tokens_after} tokens");
@@ -132,9 +132,9 @@ impl State {
             }
             EventBody::SessionRolledBack { hidden, files, .. } => {
                 let text = format!(
-                    "taken back: {} items, {} files restored",
-                    hidden.len(),
-                    files.restored.len()
+                    "taken back: {}, {} restored",
+                    render::counted(hidden.len(), "item"),
+                    render::counted(files.restored.len(), "file")
                 );
                 self.note(Tone::Quiet, text);
                 for path in files.conflicts.iter().chain(&files.not_undoable) {
@@ -188,6 +188,14 @@ impl State {
         }
     }
 
+    fn input_dropped(&mut self, reason: &str) {
+        if reason == "dequeued" {
+            self.note(Tone::Quiet, "an input was taken out of the queue");
+        } else {
+            self.note(Tone::Warning, format!("an input was dropped: {reason}"));
+        }
+    }
+
     /// An input that was typed elsewhere or before.
     fn input_from_elsewhere(&mut self, content: &[Part]) -> String {
         let texts = content.iter().map(|part| match part {
@@ -195,8 +203,12 @@ impl State {
             Part::Image { path, .. } => format!("[image {}]", path.as_deref().unwrap_or("")),
             Part::File { .. } => String::new(),
         });
-        let text = texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n");
-        self.editor.remember(Draft::of(&text));
+        let texts: Vec<_> = texts.filter(|text| !text.is_empty()).collect();
+        // What a command said was not typed, and would go along again.
+        let typed = texts.iter().filter(|text| !text.trim_start().starts_with(COMMAND_RAN));
+        let typed: Vec<_> = typed.map(String::as_str).collect();
+        self.editor.remember(Draft::of(&typed.join("\n")));
+        let text = texts.join("\n");
         let more = text.lines().count().saturating_sub(INPUT_LINES);
         if more == 0 {
             return text;

@@ -51,6 +51,9 @@ const LIVE_PART: usize = 2;
 /// Bytes of a local command's output that are kept, from its end.
 const COMMAND_BYTES: usize = 64 * 1024;
 
+/// What begins the part of an input that tells of a local command.
+const COMMAND_RAN: &str = "I ran a command here: ";
+
 /// How the session is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Link {
@@ -402,7 +405,7 @@ impl State {
     fn command_ended(&mut self, outcome: &str, ok: bool) {
         let Some(LocalCommand { command, output, .. }) = self.command.take() else { return };
         let output = messages::uncoloured(&output);
-        self.context.push(format!("I ran a command here: {command}\n{output}\n({outcome})"));
+        self.context.push(format!("{COMMAND_RAN}{command}\n{output}\n({outcome})"));
         let (last, folded) = tail(&output, messages::OUTPUT_LINES * 4);
         let shown = if folded > 0 {
             self.fold(command.clone(), output.clone());

@@ -84,7 +84,10 @@ impl State {
             Row { name: model.id, detail: detail.join(", "), choice }
         };
         let rows = models.models.into_iter().map(row).collect();
-        self.picker = Some(Picker::new("Model", rows));
+        let session = self.view.session.as_ref();
+        let present = session.map_or(self.setup.model.clone(), |session| session.model.clone());
+        let present = present.map(Choice::Model);
+        self.picker = Some(Picker::new("Model", rows, present.as_ref()));
         Vec::new()
     }
 
@@ -110,7 +113,7 @@ impl State {
         if rows.is_empty() {
             self.note(Tone::Quiet, "there is no other session in this directory");
         } else {
-            self.picker = Some(Picker::new("Sessions of this directory", rows));
+            self.picker = Some(Picker::new("Sessions of this directory", rows, None));
         }
         Vec::new()
     }

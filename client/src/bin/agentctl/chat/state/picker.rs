@@ -35,8 +35,14 @@ pub(crate) struct Picker {
 }
 
 impl Picker {
-    pub(super) fn new(title: &'static str, rows: Vec<Row>) -> Self {
-        Self { title, rows, filter: String::new(), selected: 0 }
+    /// A list that begins at what is chosen at `present`, so that Enter alone changes nothing.
+    pub(super) fn new(title: &'static str, mut rows: Vec<Row>, present: Option<&Choice>) -> Self {
+        let at = rows.iter().position(|row| Some(&row.choice) == present);
+        if let Some(at) = at {
+            let detail = &mut rows[at].detail;
+            *detail = if detail.is_empty() { "now".to_owned() } else { format!("now · {detail}") };
+        }
+        Self { title, rows, filter: String::new(), selected: at.unwrap_or(0) }
     }
 
     /// The rows that fit what was typed.

@@ -299,7 +299,7 @@ fn commands_of_the_slash() {
         assert_eq!(op, expected, "{line}");
     }
     let written = stage.written();
-    assert!(written.contains("no such command") && written.contains("Keys and commands"));
+    assert!(written.contains("no command /nonsense") && written.contains("Keys and commands"));
     stage.keys("/usr/bin is a path");
     stage.key(KeyCode::Enter);
     assert!(matches!(&stage.effects[..], [Effect::Submit { .. }]), "{:?}", stage.effects);
@@ -404,13 +404,32 @@ fn the_history_has_whole_inputs_of_others() {
     let long = "a line\n".repeat(40);
     stage.fact(json!({ "type": "message.completed", "item": {
         "item_id": "item_1", "index": 1, "turn_id": "turn_1", "created_at": T, "role": "user",
-        "content": [{ "type": "text", "text": long }], "origin": "user",
+        "content": [
+            { "type": "text", "text": long },
+            { "type": "text", "text": "\n\nI ran a command here: ls\nREADME.md\n(exit 0)" },
+        ],
+        "origin": "user",
     }}));
-    assert!(stage.written().contains("20 more lines (Ctrl-O)"));
+    assert!(stage.written().contains("26 more lines (Ctrl-O)"));
     stage.key(KeyCode::Up);
     assert_eq!(stage.state.editor.text(), "[paste 1: 40 lines]");
     stage.key(KeyCode::Enter);
     assert_eq!(stage.sent(), [(long, vec![])]);
+}
+
+#[test]
+fn a_command_that_can_do_nothing_says_why() {
+    for (command, why) in [
+        ("/hlep", "there is no command /hlep: /help lists all"),
+        ("/rename", "the title is missing: /rename TITLE"),
+        ("/retry", "nothing waits to be tried again"),
+    ] {
+        let mut stage = Stage::new(80, 24);
+        stage.keys(command);
+        stage.key(KeyCode::Enter);
+        assert!(stage.written().contains(why), "{command}: {}", stage.written());
+        assert_eq!(stage.effects, [], "{command}");
+    }
 }
 
 #[test]
