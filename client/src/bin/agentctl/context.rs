@@ -78,9 +78,11 @@ fn is_older(theirs: &str, ours: &str) -> bool {
 
 /// The directory that a session works in: `given`, or the present one; absolute.
 pub(crate) fn directory(given: Option<&Path>) -> Result<String> {
-    let path = given.unwrap_or(Path::new("."));
-    let path = std::fs::canonicalize(path)
-        .with_context(|| format!("cannot work in {}", path.display()))?;
+    let path = std::fs::canonicalize(given.unwrap_or(Path::new("."))).with_context(|| {
+        given.map_or("cannot work in the present directory: is it gone?".to_owned(), |path| {
+            format!("cannot work in {}", path.display())
+        })
+    })?;
     path.into_os_string()
         .into_string()
         .map_err(|path| anyhow::anyhow!("{} is not UTF-8", path.display()))
