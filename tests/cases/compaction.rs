@@ -26,7 +26,7 @@ const SUMMARY: &str = "Three questions were answered.";
 
 /// A long answer after which the window is this full.
 fn long(tokens: u64) -> Answer {
-    Answer::new().reasoning("Let me see.").text(&"A long answer. ".repeat(800)).usage(tokens, 500)
+    Answer::new().reasoning("Let me see.").text(&"A long answer. ".repeat(1_600)).usage(tokens, 500)
 }
 
 /// Three turns, after which the window is as full as this says.
