@@ -106,21 +106,11 @@ fn start(options: &Options, mut inherited: ListenFd) -> Result<(), Error> {
         tracing::warn!("{warning}");
     }
     let inherited = inherited.take_unix_listener(0).map_err(Error::Inherited)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers())
-        .enable_all()
-        .build()
-        .map_err(Error::Runtime)?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
     let ended = runtime.block_on(live(options, config, &state_dir, &log, inherited));
     runtime.shutdown_timeout(LAST_READS);
     ended
-}
-
-/// Threads of the runtime: one for every two processors. What comes from the store's writer, a file
-/// or a server wakes one worker, and that one another to look for more, mostly for nothing: beside the
-/// threads that write and read there is no processor to spare for it.
-fn workers() -> usize {
-    std::thread::available_parallelism().map_or(1, |processors| processors.get().div_ceil(2))
 }
 
 async fn live(
