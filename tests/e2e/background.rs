@@ -21,6 +21,17 @@ async fn processes(scene: &mut Scene) -> Value {
     scene.state().await["processes"].clone()
 }
 
+/// A session with a long command in the background; its id in the session and in the system.
+async fn sleeping() -> (Scene, Value, String) {
+    let mut scene = Scene::start(FULL).await;
+    scene.model.push(start("echo $$ >pid; exec sleep 300"));
+    scene.model.push(Answer::saying("It runs."));
+    let seen = scene.turn("s1", "Start it.").await;
+    let id = of_type(&seen, "process.started")[0]["process_id"].clone();
+    let pid = std::fs::read_to_string(scene.daemon.work_dir().join("pid")).expect("it wrote it");
+    (scene, id, pid)
+}
+
 /// Its end is recorded when it comes, and told with the next input.
 #[tokio::test]
 async fn an_exit_between_two_turns_is_recorded_and_told() {
@@ -54,12 +65,7 @@ async fn an_exit_between_two_turns_is_recorded_and_told() {
 /// kill -9 leaves nothing, and the next daemon says so to the record and to the model.
 #[tokio::test]
 async fn a_killed_daemon_takes_it_along_and_the_next_one_says_so() {
-    let mut scene = Scene::start(FULL).await;
-    scene.model.push(start("echo $$ >pid; exec sleep 300"));
-    scene.model.push(Answer::saying("It runs."));
-    let seen = scene.turn("s1", "Start it.").await;
-    let id = of_type(&seen, "process.started")[0]["process_id"].clone();
-    let pid = std::fs::read_to_string(scene.daemon.work_dir().join("pid")).expect("it wrote it");
+    let (mut scene, id, pid) = sleeping().await;
     assert!(lives(&pid));
     scene.crash().await;
     wait::until("the command to be gone", async || {
@@ -112,12 +118,7 @@ async fn an_end_by_the_model_is_recorded_and_is_no_news() {
 /// An orderly stop ends it too, and its end is on record before the daemon is gone.
 #[tokio::test]
 async fn an_orderly_stop_records_its_end() {
-    let mut scene = Scene::start(FULL).await;
-    scene.model.push(start("echo $$ >pid; exec sleep 300"));
-    scene.model.push(Answer::saying("It runs."));
-    let seen = scene.turn("s1", "Start it.").await;
-    let id = of_type(&seen, "process.started")[0]["process_id"].clone();
-    let pid = std::fs::read_to_string(scene.daemon.work_dir().join("pid")).expect("it wrote it");
+    let (mut scene, id, pid) = sleeping().await;
     scene.daemon.stop().await;
     assert!(!lives(&pid));
     scene.daemon.restart().await;

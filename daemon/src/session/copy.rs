@@ -53,9 +53,7 @@ pub(super) async fn export_file(
     path: PathBuf,
 ) -> Result<u64, Error> {
     let content = content(services, params).await?;
-    let bytes = content.len() as u64;
-    on_disk(move || document::save(&path, &content)).await?;
-    Ok(bytes)
+    on_disk(move || document::save(&path, &content)).await
 }
 
 async fn content(services: &Services, params: ExportParams) -> Result<String, Error> {

@@ -7,9 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write as _};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write as _};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io::{Read, Write as _};
 use std::path::Path;
 
 use agentd_protocol::item::{
@@ -18,6 +17,8 @@ use agentd_protocol::item::{
 use agentd_protocol::session::Session;
 use agentd_protocol::time::Time;
 use serde::{Deserialize, Serialize};
+
+use crate::store::NewFile;
 
 /// What a document says it is.
 const FORMAT: &str = "agentd-session";
@@ -119,17 +120,13 @@ pub(super) fn load(path: &Path) -> Result<Document, String> {
     read(&content).map_err(|reason| failed(&reason))
 }
 
-/// Writes a document into a new file, which is its user's alone; one that failed is not left.
-pub(super) fn save(path: &Path, content: &str) -> Result<(), String> {
-    let failed = |error: io::Error| format!("cannot write {}: {error}", path.display());
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let mut file = made.map_err(failed)?;
-    let written = file.write_all(content.as_bytes()).and_then(|()| file.sync_all());
-    written.map_err(|error| {
-        // It failed, and that is what is told.
-        let _ = std::fs::remove_file(path);
-        failed(error)
-    })
+/// Writes a document into a new file; its size in bytes.
+pub(super) fn save(path: &Path, content: &str) -> Result<u64, String> {
+    let written = NewFile::begin(path).and_then(|mut new| {
+        new.file().write_all(content.as_bytes())?;
+        new.finish()
+    });
+    written.map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 /// The transcript of a session.

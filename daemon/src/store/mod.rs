@@ -30,6 +30,7 @@ mod list;
 mod load;
 mod mend;
 mod migrate;
+mod new_file;
 mod processes;
 mod project;
 mod prompts;
@@ -55,6 +56,7 @@ pub use events::Numbered;
 pub use file_versions::{ChangedFile, Deeds, FileVersion, FormerContent};
 pub use handle::{Committed, Options, Store};
 pub use lease::Holder;
+pub use new_file::NewFile;
 pub use record::{
     Append, Appended, Created, LeaseUse, LoadedSession, NewEvent, NewSession, OpenTurn,
     PromptRecord, PromptResolution, QueuedInput, Row, Snapshot,
