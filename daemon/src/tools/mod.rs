@@ -225,7 +225,9 @@ pub trait Tool: Send + Sync + 'static {
     fn prepare(&self, arguments: &Value, context: &ToolContext) -> Result<Prepared, String>;
 
     /// What would happen, for a person: a diff, a command line. May read files.
-    fn preview(&self, arguments: &Value, context: &ToolContext) -> Option<String>;
+    fn preview(&self, _arguments: &Value, _context: &ToolContext) -> Option<String> {
+        None
+    }
 
     /// Why a call would fail whatever a person said, so that nobody is asked for nothing; a text for
     /// the model. May read files, and tells nothing of them that the model has not read.

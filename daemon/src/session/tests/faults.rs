@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 
 use agentd_protocol::event::{AbortReason, EventBody, TurnErrorCode};
 use agentd_protocol::progress::{Marker, StreamMessage};
-use agentd_protocol::session::SessionState;
+use agentd_protocol::session::{Session, SessionState};
 use serde_json::json;
 
-use super::house::House;
+use super::house::{Eyes, House};
 use super::stubborn;
 use crate::session::Error;
 use crate::store::tests::fixture::fail_appends;
@@ -16,16 +16,22 @@ fn is_state(body: &EventBody, wanted: SessionState) -> bool {
     matches!(body, EventBody::SessionState { state, .. } if *state == wanted)
 }
 
-#[tokio::test]
-async fn a_store_that_fails_under_a_tool_fails_the_turn_once_it_works_again() {
-    let (house, tool, _free) = stubborn::house();
-    let session = stubborn::session(&house).await;
+/// Lets the store fail under a call that runs.
+async fn failed(house: &House, tool: &stubborn::Stubborn, session: &Session) -> Eyes {
     let mut eyes = house.watch(&session.session_id).await;
     house.say(&session.session_id, "s1", "run hang").await;
     eyes.until(|body| matches!(body, EventBody::ToolStarted { .. })).await;
     fail_appends(&house.store, true).await;
     tool.release.notify_one();
     while !matches!(eyes.message().await, StreamMessage::Marker(Marker::StoreFailed { .. })) {}
+    eyes
+}
+
+#[tokio::test]
+async fn a_store_that_fails_under_a_tool_fails_the_turn_once_it_works_again() {
+    let (house, tool, _free) = stubborn::house();
+    let session = stubborn::session(&house).await;
+    let mut eyes = failed(&house, &tool, &session).await;
     let op = json!({ "type": "user_input", "content": "think" });
     let refused = house.submit(&session.session_id, "s2", op.clone()).await;
     assert!(matches!(refused, Err(Error::Store(_))), "{refused:?}");
@@ -55,12 +61,7 @@ async fn a_store_that_fails_under_a_tool_fails_the_turn_once_it_works_again() {
 async fn a_session_whose_store_failed_is_deleted_as_soon_as_the_store_works() {
     let (house, tool, _free) = stubborn::house();
     let session = stubborn::session(&house).await;
-    let mut eyes = house.watch(&session.session_id).await;
-    house.say(&session.session_id, "s1", "run hang").await;
-    eyes.until(|body| matches!(body, EventBody::ToolStarted { .. })).await;
-    fail_appends(&house.store, true).await;
-    tool.release.notify_one();
-    while !matches!(eyes.message().await, StreamMessage::Marker(Marker::StoreFailed { .. })) {}
+    failed(&house, &tool, &session).await;
     let refused = house.registry.delete(&session.session_id).await;
     assert!(matches!(refused, Err(Error::Store(_))), "{refused:?}");
     fail_appends(&house.store, false).await;

@@ -67,10 +67,6 @@ impl Tool for Stubborn {
         })
     }
 
-    fn preview(&self, _: &Value, _: &ToolContext) -> Option<String> {
-        None
-    }
-
     fn run<'a>(&'a self, call: &'a ApprovedCall, run: Run) -> BoxFuture<'a, ToolOutput> {
         let command = call.arguments()["command"].as_str().unwrap_or_default().to_owned();
         async move {

@@ -58,10 +58,6 @@ impl Tool for Glob {
         Ok(super::reading(&format!("find {pattern} in {shown}"), &resolved))
     }
 
-    fn preview(&self, _arguments: &Value, _context: &ToolContext) -> Option<String> {
-        None
-    }
-
     fn run<'a>(&'a self, call: &'a ApprovedCall, run: Run) -> BoxFuture<'a, ToolOutput> {
         on_a_thread(call, run, glob)
     }

@@ -97,10 +97,6 @@ impl Tool for Grep {
         Ok(super::reading(&format!("search {shown} for {pattern}"), &resolved))
     }
 
-    fn preview(&self, _arguments: &Value, _context: &ToolContext) -> Option<String> {
-        None
-    }
-
     fn run<'a>(&'a self, call: &'a ApprovedCall, run: Run) -> BoxFuture<'a, ToolOutput> {
         on_a_thread(call, run, grep)
     }

@@ -60,10 +60,6 @@ impl Tool for List {
         Ok(super::reading(&format!("list {shown}"), &resolved))
     }
 
-    fn preview(&self, _arguments: &Value, _context: &ToolContext) -> Option<String> {
-        None
-    }
-
     fn run<'a>(&'a self, call: &'a ApprovedCall, run: Run) -> BoxFuture<'a, ToolOutput> {
         on_a_thread(call, run, list)
     }

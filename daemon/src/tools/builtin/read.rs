@@ -81,10 +81,6 @@ impl Tool for Read {
         Ok(super::reading(&format!("read {shown}{from}{many}"), &resolved))
     }
 
-    fn preview(&self, _arguments: &Value, _context: &ToolContext) -> Option<String> {
-        None
-    }
-
     fn run<'a>(&'a self, call: &'a ApprovedCall, run: Run) -> BoxFuture<'a, ToolOutput> {
         on_a_thread(call, run, read)
     }

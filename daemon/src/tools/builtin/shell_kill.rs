@@ -58,10 +58,6 @@ impl Tool for ShellKill {
         })
     }
 
-    fn preview(&self, _: &Value, _: &ToolContext) -> Option<String> {
-        None
-    }
-
     fn run<'a>(&'a self, call: &'a ApprovedCall, run: Run) -> BoxFuture<'a, ToolOutput> {
         self.kill(call, run).map(|done| done.unwrap_or_else(ToolOutput::error)).boxed()
     }

@@ -82,10 +82,6 @@ impl Tool for ShellOutput {
         })
     }
 
-    fn preview(&self, _: &Value, _: &ToolContext) -> Option<String> {
-        None
-    }
-
     fn run<'a>(&'a self, call: &'a ApprovedCall, run: Run) -> BoxFuture<'a, ToolOutput> {
         self.look(call, run).map(|done| done.unwrap_or_else(ToolOutput::error)).boxed()
     }
